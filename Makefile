@@ -1,0 +1,64 @@
+# battery: two commands on a fresh machine, `make battery ARMS=A,C` and `make test`; each sets up what it needs.
+ARMS ?= A,C
+PLAN ?= quick
+CAMPAIGN ?=
+PYTHON ?= python3
+UV_VERSION := 0.13.9
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+.DEFAULT_GOAL := help
+
+.PHONY: help setup battery plan status charts report verify arms doctor test check lock clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+setup: $(READY) ## .venv from the lock file
+
+# uv is used where it is installed; otherwise it is fetched from the package index into a folder of its own.
+$(READY): requirements.lock pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "no $(PYTHON): install Python >= 3.11, or make PYTHON=…" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is too old: 3.11 or newer is needed" >&2; exit 2; }
+	@set -e; uv=$$(command -v uv || true); \
+	if [ -z "$$uv" ]; then \
+	  uv=.uv/bin/uv; \
+	  if [ ! -x $$uv ]; then \
+	    $(PYTHON) -m venv .uv && .uv/bin/python -m pip install -q --disable-pip-version-check uv==$(UV_VERSION); \
+	  fi; \
+	fi; \
+	[ -x $(BIN)/python ] || $$uv venv -q --python "$$(command -v $(PYTHON))" $(VENV); \
+	$$uv pip sync -q --python $(BIN)/python --require-hashes requirements.lock; \
+	$$uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+battery: $(READY) ## measure ARMS by PLAN; goes on where it stopped   (ARMS=A,C PLAN=quick CAMPAIGN=name)
+	@$(BIN)/switchboard fetch smollm2-135m
+	@$(BIN)/battery run --arms $(ARMS) --plan $(PLAN) $(if $(CAMPAIGN),--campaign $(CAMPAIGN))
+
+plan: $(READY) ## the order in which ARMS would run; starts nothing
+	@$(BIN)/battery plan --arms $(ARMS) --plan $(PLAN)
+
+status charts report verify: $(READY) ## of CAMPAIGN, or of all
+	@$(BIN)/battery $@ $(CAMPAIGN)
+
+arms doctor: $(READY) ## list the arms; look at this machine
+	@$(BIN)/battery $@
+
+test: $(READY) ## every test; fetches the small model once
+	@$(BIN)/switchboard fetch smollm2-135m
+	@$(BIN)/python -m pytest
+
+check: $(READY) ## ruff, mypy, import floors
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+lock: ## pin every dependency with its hashes; needs uv
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  --extra mlx --extra dev pyproject.toml -o requirements.lock
+
+clean: ## remove the environment and caches, never receipts
+	rm -rf $(VENV) .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -1,0 +1,1 @@
+"""The measuring wing: launch an engine, gate, time one request at a time, and leave receipts."""

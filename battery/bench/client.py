@@ -1,0 +1,209 @@
+"""Stream one completion and date its bytes as they leave the socket.
+
+Warm a connection, send on it, and only read, stamp and store until the last byte (see wire); events, JSON and the
+verdict come after it (see chunks). A server that closed the warmed connection is warmed again: a request that had to
+connect is not one that was timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpcore
+import msgspec
+
+from battery.bench import chunks
+from battery.bench.chunks import EVIDENCE_BYTES, Answer, Outcome, Phase
+from battery.bench.wire import Headers, Lane, Reconnect, Unreachable
+from battery.ledger.trace import Trace
+
+__all__ = ["Client", "Completion", "Progress", "Unreachable"]
+
+WARM_TRIES = 3
+TICK_S = 0.25
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """One request from send to last byte: what came, when, and whether it is a success."""
+
+    outcome: Outcome
+    reason: str | None
+    """Why it is no success; None where it is."""
+    phase: Phase
+    """How far it came: `connect` (never sent), `http` (an HTTP error came back), `prefill` (no token yet), `decode`."""
+    trace: Trace = Trace()
+    """Partial where the request failed: every token that did come is in it."""
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: str = ""
+    """Names and arguments of tool calls, joined."""
+    token_ids: tuple[int, ...] | None = None
+    """None where the server does not send them."""
+    sent_ns: int | None = None
+    """perf_counter_ns just before the first byte of the request was written; None: never sent."""
+    evidence: dict[str, Any] = {}
+
+    @property
+    def first_token_ns(self) -> int | None:
+        """Send to the first token event, None where none came."""
+        return self.trace.events[0].at_ns if self.trace.events else None
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How a running request stands; an event usually takes one read."""
+
+    elapsed_s: float
+    reads: int
+
+
+class Client:
+    """A blocking client for one server. `stream` is for one thread at a time; the rest may run beside it."""
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | None = None,
+        timeout_s: float = 10.0,
+        warm_path: str = "/health",
+    ) -> None:
+        headers: Headers = {
+            "User-Agent": "battery",
+            "Accept": "text/event-stream, application/json",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+        }
+        if api_key:
+            headers["Authorization"] = f"Bearer {api_key}"
+        self._secret, self._timeout_s, self._warm_path = api_key, timeout_s, warm_path
+        self._timed = Lane(base_url.rstrip("/"), headers)
+        self._aside = Lane(base_url.rstrip("/"), headers)
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close both connections."""
+        self._timed.close()
+        self._aside.close()
+
+    def get_json(self, path: str) -> tuple[int, Any]:
+        """(status, document) of a GET; Unreachable where none comes. A body that is no JSON comes back as text."""
+        return self._json("GET", path, None)
+
+    def post_json(self, path: str, body: object = None) -> tuple[int, Any]:
+        """(status, document) of a POST; Unreachable where none comes. A body that is no JSON comes back as text."""
+        return self._json("POST", path, msgspec.json.encode({} if body is None else body))
+
+    def _json(self, method: str, path: str, payload: bytes | None) -> tuple[int, Any]:
+        """One small request on the connection that is never timed."""
+        with self._lock:
+            status, raw = self._aside.exchange(method, path, payload, self._timeout_s)
+        try:
+            return status, msgspec.json.decode(raw)
+        except msgspec.DecodeError:
+            return status, self._hidden(raw[:EVIDENCE_BYTES].decode("utf-8", "replace"))
+
+    def stream(
+        self,
+        path: str,
+        body: dict[str, Any],
+        *,
+        deadline_s: float,
+        on_event: Callable[[Progress], object] | None = None,
+    ) -> Completion:
+        """One completion, timed. It never raises for what a server or a network does; `stream: true` is added.
+
+        `deadline_s` covers the request from send to last byte. `on_event` is told the progress a few times a second
+        from a thread of its own, never from the read loop; it still competes for the interpreter, so keep it short.
+        """
+        payload = msgspec.json.encode({**body, "stream": True})
+        for _ in range(WARM_TRIES):
+            answer = Answer()
+            try:
+                with _no_collection():
+                    connection = self._timed.warm(self._warm_path, self._timeout_s)
+                    with _told(answer, on_event):
+                        self._timed.timed(path, payload, deadline_s, answer)
+            except Reconnect:
+                continue
+            except Unreachable as broken:
+                slow = isinstance(broken.__cause__, httpcore.TimeoutException | TimeoutError)
+                return self._unsent("timeout" if slow else "error", f"cannot connect: {broken}")
+            return self._completion(answer, connection)
+        return self._unsent(
+            "error", f"the server closed {WARM_TRIES} warmed connections before they were used"
+        )
+
+    def _completion(self, answer: Answer, connection: str | None) -> Completion:
+        """The answer, read and judged."""
+        said = chunks.read(answer)
+        taken = said.chunks
+        evidence = {**said.evidence, "connection": connection}
+        return Completion(
+            outcome=said.outcome,
+            reason=self._hidden(said.reason),
+            phase=said.phase,
+            trace=said.trace,
+            text="".join(taken.texts["content"]),
+            reasoning="".join(taken.texts["reasoning"]),
+            tool_calls="".join(taken.texts["tool"]),
+            token_ids=tuple(taken.ids) or None,
+            sent_ns=answer.sent_ns or None,
+            evidence={
+                key: self._hidden(value) if isinstance(value, str) else value
+                for key, value in evidence.items()
+            },
+        )
+
+    def _unsent(self, outcome: Outcome, reason: str) -> Completion:
+        """A request that was never sent."""
+        return Completion(outcome=outcome, reason=reason, phase="connect")
+
+    def _hidden(self, text: str | None) -> str | None:
+        """`text` without the API key, which some servers repeat in their complaint."""
+        return text.replace(self._secret, "<redacted>") if text and self._secret else text
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Hold the garbage collector: a full pass over a loaded pandas takes longer than a token."""
+    was_on = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@contextlib.contextmanager
+def _told(answer: Answer, on_event: Callable[[Progress], object] | None) -> Iterator[None]:
+    """Tell `on_event` how the request stands until it ends, and once more then."""
+    if on_event is None:
+        yield
+        return
+    over, begun = threading.Event(), time.perf_counter()
+
+    def tell() -> None:
+        running = True
+        while running:
+            running = not over.wait(TICK_S)
+            on_event(Progress(time.perf_counter() - begun, len(answer.reads)))
+
+    thread = threading.Thread(target=tell, name="battery-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

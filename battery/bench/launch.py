@@ -1,0 +1,220 @@
+"""Start a server for one window, make sure that it is the one we started, and stop it so that nothing is left.
+
+Readiness is bound to the process group we made and to the model's name: a stale server that answers on the port is a
+refusal, not a success. A port that someone else holds is never freed by force.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from typing import Any
+
+import httpx
+import psutil
+
+from battery.bench import leash
+from battery.bench.backends import Backend
+from battery.ledger.arm import Arm
+from battery.ledger.errors import Busy, LaunchError
+
+HOST = "127.0.0.1"
+TAIL_LINES = 15
+
+
+def free_port() -> int:
+    """A port on loopback that nobody holds at this moment."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def port_taken(port: int) -> bool:
+    """Whether something listens on the port."""
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex((HOST, port)) == 0
+
+
+class Server:
+    """One running server. Use as a context manager; leaving it stops the whole process group."""
+
+    def __init__(
+        self, arm: Arm, backend: Backend, port: int | None, launch_s: float, stop_s: float
+    ) -> None:
+        self.arm, self.backend = arm, backend
+        self.port = port or free_port()
+        self._launch_s, self._stop_s = launch_s, stop_s
+        self.command = tuple(backend.command(arm, HOST, self.port))
+        self.url = f"http://{HOST}:{self.port}"
+        self.ready: dict[str, Any] = {}
+        """The health document that showed readiness."""
+        self._log = tempfile.TemporaryFile(prefix="battery-server-")  # noqa: SIM115 closed in stop()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._leash: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Server:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """Process id of the server we started."""
+        if self._process is None:
+            raise LaunchError(f"arm {self.arm.name}: the server was never started")
+        return self._process.pid
+
+    @property
+    def exit_status(self) -> int | None:
+        """None while it runs; its exit status, negative for a signal, once it is gone."""
+        return self._process.poll() if self._process else None
+
+    def log_size(self) -> int:
+        """Bytes that the server has printed so far: a mark for log_tail."""
+        return 0 if self._log.closed else os.fstat(self._log.fileno()).st_size
+
+    def log_tail(self, lines: int = TAIL_LINES, since: int = 0) -> str:
+        """The last lines that the server printed behind the mark `since`."""
+        size = self.log_size()
+        start = max(since, size - 16_384)
+        data = os.pread(self._log.fileno(), 16_384, start) if size > start else b""
+        return "\n".join(data.decode("utf-8", "replace").splitlines()[-lines:])
+
+    def start(self) -> None:
+        """Start the process and wait until it answers as the server we meant.
+
+        LaunchError carries the last lines it printed; Busy means that the port is someone else's.
+        """
+        if port_taken(self.port):
+            raise Busy(
+                f"port {self.port} is in use by another process, which is left alone; choose another"
+            )
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.arm.env}
+        try:
+            self._process = subprocess.Popen(
+                self.command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as broken:
+            raise LaunchError(
+                f"arm {self.arm.name}: cannot start {self.command[0]}: {broken}"
+            ) from broken
+        self._leash = leash.attach(self._process.pid)
+        self._wait_ready(time.monotonic() + self._launch_s)
+
+    def _wait_ready(self, deadline: float) -> None:
+        """Poll health until it is ours and ready."""
+        last = "nothing answered yet"
+        with httpx.Client(base_url=self.url, timeout=2.0, trust_env=False) as http:
+            while time.monotonic() < deadline:
+                if self.exit_status is not None:
+                    raise LaunchError(
+                        f"arm {self.arm.name}: the server exited with {self.exit_status} while starting"
+                        f" ({' '.join(self.command[:6])} …); its last lines:\n{self.log_tail()}"
+                    )
+                try:
+                    answer = http.get(self.backend.health)
+                    document = answer.json()
+                except (httpx.HTTPError, ValueError) as not_yet:
+                    last = str(not_yet) or type(not_yet).__name__
+                else:
+                    last = f"health said {answer.status_code} {str(document)[:120]}"
+                    if answer.status_code == 200 and document.get("status") == "ok":
+                        self._check(document)
+                        self.ready = document
+                        return
+                time.sleep(0.05)
+        raise LaunchError(
+            f"arm {self.arm.name}: not ready after {self._launch_s:.0f} s ({last}); raise limits.launch_s of the"
+            f" plan, or read its last lines:\n{self.log_tail()}"
+        )
+
+    def _check(self, document: dict[str, Any]) -> None:
+        """LaunchError unless the health document is of our process and of the arm's model."""
+        told = document.get("pid")
+        if told not in self.members():
+            raise LaunchError(
+                f"arm {self.arm.name}: port {self.port} is answered by process {told}, not by the one that was"
+                f" started ({self.pid}); stop that server, it would have been measured instead"
+            )
+        model = document.get("model") or {}
+        if model.get("name") != self.arm.model:
+            raise LaunchError(
+                f"arm {self.arm.name}: the server holds model {model.get('name')!r}, the arm asks for"
+                f" {self.arm.model!r}"
+            )
+        if not model.get("digest"):
+            raise LaunchError(
+                f"arm {self.arm.name}: health gives no model.digest, so runs cannot be told apart"
+            )
+
+    def members(self) -> set[int]:
+        """Process ids of the server and everything it forked."""
+        try:
+            root = psutil.Process(self.pid)
+            return {self.pid, *(child.pid for child in root.children(recursive=True))}
+        except psutil.Error:
+            return {self.pid}
+
+    def stop(self) -> None:
+        """SIGTERM to the whole group, SIGKILL after `stop_s`; then the group must be gone and the port free."""
+        process = self._process
+        if process is not None and not self._log.closed:
+            strays = self.members() - {process.pid}
+            _signal_group(process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(self._stop_s)
+            _signal_group(process.pid, signal.SIGKILL)
+            process.wait(self._stop_s)
+            for stray in strays:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(stray, signal.SIGKILL)
+            if self._leash is not None:
+                leash.let_go(self._leash)
+            self._confirm_gone()
+        self._log.close()
+
+    def _confirm_gone(self) -> None:
+        """Wait until no member of the group lives and the port is free; LaunchError if that does not come true."""
+        deadline = time.monotonic() + self._stop_s
+        while time.monotonic() < deadline:
+            if not _group_alive(self.pid) and not port_taken(self.port):
+                return
+            time.sleep(0.02)
+        raise LaunchError(
+            f"arm {self.arm.name}: after SIGKILL the process group {self.pid} still lives or port {self.port} is"
+            " still answered; stop what holds it before measuring again"
+        )
+
+
+def _signal_group(group: int, number: int) -> None:
+    """Signal every process of a group that still has any."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _group_alive(group: int) -> bool:
+    """Whether a process of the group is alive (a zombie that waits for its parent is not)."""
+    for process in psutil.process_iter(["pid", "status"]):
+        try:
+            if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
+                return True
+        except ProcessLookupError:
+            continue
+    return False

@@ -1,0 +1,47 @@
+"""One machine runs one battery at a time: two would time each other."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from battery.ledger.errors import Busy
+from battery.ledger.store import utc_now
+
+
+class MachineLock:
+    """Held while a campaign runs; the kernel lets go of it when the holder ends, however it ends."""
+
+    def __init__(self, campaign: str, path: Path | None = None) -> None:
+        self._campaign = campaign
+        self._path = path or Path(tempfile.gettempdir()) / "battery.lock"
+        self._file: IO[str] | None = None
+
+    def __enter__(self) -> MachineLock:
+        """Take the lock; Busy says who holds it."""
+        # 0666: the lock is the machine's, whoever runs the battery
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        file = os.fdopen(handle, "r+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = file.read().strip() or "it left no word"
+            file.close()
+            raise Busy(
+                f"another battery is measuring on this machine ({holder}); wait for it: two would time each other"
+            ) from None
+        file.truncate(0)
+        json.dump({"pid": os.getpid(), "campaign": self._campaign, "since": utc_now()}, file)
+        file.flush()
+        self._file = file
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.seek(0)
+            self._file.truncate(0)
+            self._file.close()

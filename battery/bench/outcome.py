@@ -1,0 +1,170 @@
+"""What a cell came to, judged from evidence alone: engagement, cold prefill, sampler, memory, success.
+
+Pure. Each function takes what the server said and what the client saw; silence is recorded as such and
+never read as agreement.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from battery.ledger.arm import Arm
+from battery.ledger.receipt import Cold, Engagement, SwitchSeen
+from battery.ledger.trace import Trace, prompt_processed
+
+Health = dict[str, Any]
+
+_OOM = re.compile(
+    r"insufficient[ _]memory|out[ _]of[ _]memory|std::bad_alloc|cannot allocate memory|unable to allocate"
+    r"|\[metal::malloc\]|cudaMalloc failed|No available memory for the cache blocks"
+    r"|kIOGPUCommandBufferCallbackErrorOutOfMemory|MemoryError",
+    re.IGNORECASE,
+)
+
+
+def oom_words(*texts: str | None) -> str | None:
+    """The allocator's words in any of the texts, with what stands around them; None when there are none.
+
+    A bare "oom" inside another word, a timeout, or SIGKILL alone is no evidence.
+    """
+    for text in texts:
+        found = _OOM.search(text or "")
+        if found and text:
+            return text[max(0, found.start() - 80) : found.end() + 80].strip()
+    return None
+
+
+def engagement(arm: Arm, before: Health, after: Health) -> Engagement:
+    """Whether every switch the arm asks for ran between two health documents, and no other did."""
+    told = after.get("switches")
+    asked = arm.asked
+    if not isinstance(told, dict):
+        seen = [
+            SwitchSeen(name=name, asked=True, state=None, verdict="unobservable") for name in asked
+        ]
+    else:
+        earlier = before.get("switches") or {}
+        names = sorted({*told, *asked})
+        seen = [
+            _switch(name, name in asked, earlier.get(name) or {}, told.get(name)) for name in names
+        ]
+    rules, broken = _rules(arm, after)
+    wrong = [f"{switch.name}: {switch.reason}" for switch in seen if switch.verdict == "disengaged"]
+    declined = [
+        f"{switch.name}: {switch.reason}" for switch in seen if switch.verdict == "declined"
+    ]
+    verdict: Literal["engaged", "disengaged", "declined", "unobservable"] = "engaged"
+    if wrong or broken:
+        verdict = "disengaged"
+    elif declined:
+        verdict = "declined"
+    elif any(switch.verdict == "unobservable" for switch in seen):
+        verdict = "unobservable"
+    reason = "; ".join([*wrong, *broken, *declined])
+    return Engagement(verdict=verdict, reason=reason, switches=tuple(seen), rules=rules)
+
+
+def _switch(name: str, asked: bool, before: Health, after: Health | None) -> SwitchSeen:
+    """One switch: its state after the request against whether the arm asks for it."""
+    if after is None:
+        return SwitchSeen(
+            name=name,
+            asked=asked,
+            state=None,
+            verdict="disengaged",
+            reason="the server does not know it",
+        )
+    state, counters = after.get("state"), after.get("counters") or {}
+    ran = _delta(before.get("counters") or {}, counters)
+    reason = after.get("reason")
+    verdict: Literal["engaged", "disengaged", "declined", "unobservable", "off"]
+    if asked and state == "declined":
+        verdict = "declined"
+    elif asked and (state != "engaged" or ran == 0):
+        verdict = "disengaged"
+        why = f"asked for, but its state after the request is '{state}'"
+        reason = why if state != "engaged" else "says engaged, but its counter of runs did not move"
+    elif asked:
+        verdict = "engaged"
+    elif state in ("engaged", "armed") or (ran or 0) > 0:
+        verdict, reason = "disengaged", f"not asked for, but its state is '{state}'"
+    else:
+        verdict = "off"
+    return SwitchSeen(
+        name=name,
+        asked=asked,
+        before=before.get("state"),
+        state=state,
+        verdict=verdict,
+        reason=reason,
+        exactness=after.get("exactness"),
+        coverage=after.get("coverage"),
+        counters=counters,
+        kill=after.get("kill"),
+    )
+
+
+def _delta(before: Health, after: Health) -> int | None:
+    """How often a switch ran between two looks; None where it is not counted."""
+    one, two = before.get("runs"), after.get("runs")
+    return two - one if isinstance(one, int) and isinstance(two, int) else None
+
+
+def _rules(arm: Arm, health: Health) -> tuple[dict[str, Any], list[str]]:
+    """Every rule of the arm as {path: {want, found}}, and a complaint per broken one."""
+    rules, broken = {}, []
+    for path, want in sorted(arm.engaged.items()):
+        found: Any = health
+        for part in path.split("."):
+            found = found.get(part) if isinstance(found, dict) else None
+        rules[path] = {"want": want, "found": found}
+        if found != want:
+            broken.append(f"{path} is {found!r}, must be {want!r}")
+    return rules, broken
+
+
+def cold(trace: Trace, probe: str) -> Cold:
+    """Whether the server says that it processed every prompt token; `probe` is the window's cache probe in words.
+
+    The server's own figures decide. The client's prompt length is never put in for a missing one: that
+    check could not fail.
+    """
+    whole, cached, worked = trace.prompt_tokens, trace.cached_tokens, prompt_processed(trace)
+    facts = f"prompt {whole}, cached {cached}, processed {worked}, as the server told"
+    if (cached or 0) > 0 or (worked is not None and whole is not None and worked < whole):
+        return Cold(value="warm", evidence=facts)
+    if cached == 0 or (worked is not None and worked == whole):
+        return Cold(value="cold", evidence=facts)
+    return Cold(value="unverified", evidence=f"the server does not say; {probe}")
+
+
+def honoured(
+    asked: dict[str, Any], told: dict[str, Any] | None
+) -> tuple[Literal["honoured", "changed", "unknown"], str]:
+    """Whether the sampler that the server says it applied is the one asked for, and what differs."""
+    if told is None:
+        return "unknown", "the server does not say which sampler it applied"
+    changed = [
+        f"{key}: asked {value}, applied {told[key]}"
+        for key, value in asked.items()
+        if key in told and told[key] != value
+    ]
+    silent = [key for key in asked if key not in told]
+    if changed:
+        return "changed", "; ".join(changed)
+    return ("unknown", f"no word on {', '.join(silent)}") if silent else ("honoured", "")
+
+
+def incoherent(answer: str, words: tuple[str, ...]) -> str | None:
+    """Why an answer to a fixed question is not sense; None when it is.
+
+    A broken fusion answers "Paris!!!!!!!!": so the known word must be there, and no piece may repeat on and on.
+    """
+    if not answer.strip():
+        return "the answer is empty"
+    if not any(word.lower() in answer.lower() for word in words):
+        return f"the answer {answer[:60]!r} holds none of {', '.join(words)}"
+    if re.search(r"(\S)\1{7,}", answer) or re.search(r"(\b\S+\b)(?:\W+\1\b){4,}", answer):
+        return f"the answer repeats itself: {answer[-60:]!r}"
+    return None

@@ -1,0 +1,221 @@
+"""A kept connection that dates every read as it leaves the socket, and holds one deadline over a whole request.
+
+httpcore speaks HTTP; the backend under it stamps. The connection is open before the clock starts, so that no handshake
+is inside TTFT, and while the clock runs no second one is opened: Reconnect is raised instead.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import httpcore
+
+from battery.bench.chunks import Answer
+from battery.ledger.errors import LaunchError
+
+GRACE_S = 1.0
+"""How long after [DONE] the body may take to end: its framing is wanted, but no server is waited for."""
+Headers = dict[bytes | str, bytes | str]
+
+_DONE = (b"[DONE]\n\n", b"[DONE]\r\n\r\n")
+
+
+class Unreachable(LaunchError):
+    """The server could not be reached, broke off, or was too slow to answer."""
+
+
+class Reconnect(Exception):
+    """The warmed connection was closed before the request was sent."""
+
+
+class Wire(httpcore.NetworkBackend):
+    """Opens sockets and keeps the clock of the request in flight."""
+
+    def __init__(self) -> None:
+        self._plain = httpcore.SyncBackend()
+        self._ahead: httpcore.NetworkStream | None = None
+        self.deadline_ns = 0
+        self.sent_ns: int | None = None
+        self.read_ns: int | None = None
+        self.may_connect = True
+
+    def begin(self, limit_s: float) -> None:
+        """Start the clock of a request that has `limit_s` for all of it."""
+        self.deadline_ns = time.perf_counter_ns() + int(limit_s * 1e9)
+        self.sent_ns = self.read_ns = None
+
+    def left_s(self, kind: type[Exception]) -> float:
+        """Seconds to the deadline of the whole request, however few bytes trickle in."""
+        left = (self.deadline_ns - time.perf_counter_ns()) / 1e9
+        if left <= 0:
+            raise kind("the request's deadline passed")
+        return left
+
+    def open_ahead(self, host: str, port: int) -> None:
+        """Open a connection now that the next request finds open."""
+        self.drop_ahead()
+        self._ahead = self.connect_tcp(host, port)
+
+    def drop_ahead(self) -> None:
+        """Close a connection that was opened ahead and not used."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.NetworkStream:
+        """A stream that stamps its reads; never a new one while the clock runs."""
+        if self._ahead is not None:
+            stream, self._ahead = self._ahead, None
+            return stream
+        if not self.may_connect:
+            raise Reconnect
+        plain = self._plain.connect_tcp(
+            host, port, self.left_s(httpcore.ConnectTimeout), local_address, socket_options
+        )
+        return _Stamped(plain, self)
+
+
+class _Stamped(httpcore.NetworkStream):
+    """A socket that dates what it reads, before anything looks at the bytes."""
+
+    def __init__(self, plain: httpcore.NetworkStream, wire: Wire) -> None:
+        self._plain, self._wire = plain, wire
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        data = self._plain.read(max_bytes, self._wire.left_s(httpcore.ReadTimeout))
+        if data:
+            self._wire.read_ns = time.perf_counter_ns()
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        if self._wire.sent_ns is None:
+            self._wire.sent_ns = time.perf_counter_ns()
+        self._plain.write(buffer, self._wire.left_s(httpcore.WriteTimeout))
+
+    def close(self) -> None:
+        self._plain.close()
+
+    def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore.NetworkStream:
+        left = self._wire.left_s(httpcore.ConnectTimeout)
+        return _Stamped(self._plain.start_tls(ssl_context, server_hostname, left), self._wire)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._plain.get_extra_info(info)
+
+
+class Lane:
+    """One kept connection to the server, with the clock of what runs on it."""
+
+    def __init__(self, url: str, headers: Headers) -> None:
+        self.wire = Wire()
+        self._pool = httpcore.ConnectionPool(max_connections=1, network_backend=self.wire)
+        self._url, self._headers = url, headers
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.wire.drop_ahead()
+        self._pool.close()
+
+    @property
+    def open(self) -> bool:
+        """Whether a connection stands idle that the server has not closed."""
+        return any(one.is_idle() and not one.has_expired() for one in self._pool.connections)
+
+    def _request(self, method: str, path: str, payload: bytes | None) -> httpcore.Request:
+        """A request to the server."""
+        return httpcore.Request(method, self._url + path, headers=self._headers, content=payload)
+
+    def exchange(
+        self, method: str, path: str, payload: bytes | None, limit_s: float
+    ) -> tuple[int, bytes]:
+        """(status, body) of one small request; Unreachable where there is none."""
+        self.wire.begin(limit_s)
+        try:
+            response = self._pool.handle_request(self._request(method, path, payload))
+            try:
+                return response.status, response.read()
+            finally:
+                response.close()
+        except (httpcore.TimeoutException, TimeoutError) as slow:
+            raise Unreachable(
+                f"{method} {self._url}{path}: no whole answer in {limit_s:g} s"
+            ) from slow
+        except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as broken:
+            raise Unreachable(f"{method} {self._url}{path}: {_words(broken)}") from broken
+
+    def warm(self, path: str, limit_s: float) -> Literal["kept", "opened ahead"]:
+        """Leave an open connection behind, best the one that just carried a small request."""
+        self.exchange("GET", path, None, limit_s)
+        if self.open:
+            return "kept"
+        # An HTTP/1.0 server (mlx_lm.server is one) closes after every answer.
+        target = httpcore.URL(self._url)
+        port = target.port or (443 if target.scheme == b"https" else 80)
+        try:
+            self.wire.open_ahead(target.host.decode(), port)
+        except (httpcore.TimeoutException, httpcore.NetworkError, OSError) as broken:
+            raise Unreachable(f"{self._url}: {_words(broken)}") from broken
+        return "opened ahead"
+
+    def timed(self, path: str, payload: bytes, deadline_s: float, answer: Answer) -> None:
+        """Send on the warmed connection and fill `answer`; Reconnect where the connection is gone.
+
+        Everything else that goes wrong is written into the answer.
+        """
+        wire, request = self.wire, self._request("POST", path, payload)
+        wire.begin(deadline_s)
+        wire.may_connect = False
+        try:
+            self._receive(request, answer)
+        except (httpcore.TimeoutException, TimeoutError):
+            answer.timed_out = True
+            answer.broken = f"the deadline of {deadline_s:g} s passed"
+        except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as broken:
+            answer.broken = f"the connection broke: {_words(broken)}"
+        finally:
+            wire.may_connect = True
+        answer.sent_ns = wire.sent_ns or 0
+        answer.last_ns = wire.read_ns
+
+    def _receive(self, request: httpcore.Request, answer: Answer) -> None:
+        """The timed loop: read, stamp, store. Nothing here looks into the body but for its last bytes."""
+        wire, reads = self.wire, answer.reads
+        response = self._pool.handle_request(request)
+        try:
+            answer.status = response.status
+            headers = {name.lower(): value for name, value in response.headers}
+            answer.content_type = headers.get(b"content-type", b"").decode("latin-1")
+            answer.framed = (
+                b"chunked" in headers.get(b"transfer-encoding", b"").lower()
+                or b"content-length" in headers
+            )
+            for data in response.iter_stream():
+                # HTTP framing is undone between stamp and store, but every piece is from the last read: h11 asks for
+                # more only once it has handed out all it had.
+                reads.append((wire.read_ns or 0, data))
+                if data.endswith(_DONE):
+                    grace_ns = time.perf_counter_ns() + int(GRACE_S * 1e9)
+                    wire.deadline_ns = min(wire.deadline_ns, grace_ns)
+            answer.ended = True
+        finally:
+            response.close()
+
+
+def _words(error: BaseException) -> str:
+    """An error's message, or its kind where it has none."""
+    return str(error) or type(error).__name__

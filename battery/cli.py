@@ -1,0 +1,362 @@
+"""The command line: one verb per stage. It parses, calls and prints; it decides nothing.
+
+Exit codes: 0 all well · 1 an error not listed here · 2 wrong input · 3 refused by a gate · 4 too many cells failed ·
+5 lock or port held by someone else · 6 a server did not start · 7 corrupt or unpoolable receipts ·
+8 verification failed · 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from battery import __version__, doctor
+from battery.analyse import findings as analysis
+from battery.bench import schedule
+from battery.bench.backends import load_backend
+from battery.bench.progress import Progress
+from battery.bench.run import Conductor
+from battery.ledger import store, strict
+from battery.ledger.arm import Arm, difference, known_arms, load_arm
+from battery.ledger.errors import ArmError, BatteryError, CellsFailed, InputError, VerifyFailed
+from battery.ledger.plan import Plan, load_plan
+from battery.ledger.store import Campaign
+from battery.render import charts as drawing
+from battery.render import report as reporting
+from battery.render import tables
+from battery.render import verify as verification
+from battery.terminal import Grid, Lines
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Evidence for inference-performance claims: measure in interleaved windows, seal, report, verify.",
+)
+
+ArmsOption = Annotated[str, typer.Option("--arms", help="Arms by name, the control first: A,C")]
+PlanOption = Annotated[
+    str, typer.Option("--plan", help="A plan by name or by the path of its TOML file")
+]
+RootOption = Annotated[
+    Path, typer.Option("--root", help="Folder that holds arms/, receipts/, charts/ and reports/")
+]
+CampaignsArgument = Annotated[
+    list[str] | None, typer.Argument(help="Campaigns by name or folder; none: all in receipts/")
+]
+
+
+def out() -> Console:
+    """Standard output, without colours where it is no terminal."""
+    return Console(highlight=False, soft_wrap=True)
+
+
+def load_arms(text: str, root: Path) -> list[Arm]:
+    """The arms of a comma-separated list, each once, with backends that exist."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ArmError(
+            f"no arm was named; known in {root / 'arms'}: {', '.join(known_arms(root / 'arms')) or 'none'}"
+        )
+    if len(set(names)) < len(names):
+        raise ArmError(f"arms {text}: each arm once; to compare an arm with itself, copy its file")
+    arms = [load_arm(name, root / "arms") for name in names]
+    for arm in arms:
+        load_backend(arm.backend).command(arm, "127.0.0.1", 1)
+    return arms
+
+
+def folder_of(campaign: str, root: Path) -> Path:
+    """The folder of a campaign given by name or by path."""
+    path = Path(campaign)
+    folder = path if (path / store.HEADER).is_file() else root / "receipts" / path.name
+    if not (folder / store.HEADER).is_file():
+        raise InputError(f"{folder}: no campaign{strict.nearest(path.name, known_campaigns(root))}")
+    return folder
+
+
+def known_campaigns(root: Path) -> list[str]:
+    """Names of the campaigns in receipts/, sorted."""
+    return sorted(path.parent.name for path in (root / "receipts").glob(f"*/{store.HEADER}"))
+
+
+def chosen(campaigns: Sequence[str] | None, root: Path) -> list[Path]:
+    """Folders of the named campaigns, or of all."""
+    names = list(campaigns or known_campaigns(root))
+    if not names:
+        raise InputError(
+            f"{root / 'receipts'}: no campaign yet; start one with: battery run --arms A,C"
+        )
+    return [folder_of(name, root) for name in names]
+
+
+@app.command(epilog="Example: battery plan --arms A,C --plan quick")
+def plan(arms: ArmsOption = "A,C", plan: PlanOption = "quick", root: RootOption = Path()) -> None:
+    """Show the order in which a campaign would run. Touches nothing, starts nothing."""
+    chosen_arms, chosen_plan = load_arms(arms, root), load_plan(plan, root / "plans")
+    console = out()
+    rungs = ", ".join(f"{rung:,}" for rung in chosen_plan.ladder)
+    total = schedule.expected_cells(chosen_plan, len(chosen_arms))
+    console.print(f"plan {chosen_plan.name}: {chosen_plan.why}", markup=False)
+    console.print(
+        f"{chosen_plan.blocks} blocks x {len(chosen_arms)} arms, rungs {rungs} tokens, {chosen_plan.seeds} seeds a rung"
+        f"{', one sentinel a window' if chosen_plan.sentinel else ''}: {total} receipts"
+    )
+    names = [arm.name for arm in chosen_arms]
+    for coin, name in enumerate(names):
+        order = schedule.orders(names, chosen_plan.blocks, coin)
+        console.print(f"if the coin says {name}: " + " | ".join(" ".join(row) for row in order))
+    metric = chosen_plan.primary.metric
+    margin = chosen_plan.margins.of(metric)
+    console.print(f"primary endpoint: {metric} at {chosen_plan.anchor:,} tokens, margin {margin:.0%}")
+    for arm in chosen_arms[1:]:
+        console.print(f"{arm.name} differs from {names[0]} in:")
+        for path, one, other in difference(chosen_arms[0], arm):
+            console.print(f"  {path}: {one!r} -> {other!r}", markup=False)
+
+
+@app.command(
+    epilog="Examples: battery run --arms A,C · battery run --arms A,B,C --plan pr --campaign my-pr --json"
+)
+def run(
+    arms: ArmsOption = "A,C",
+    plan: PlanOption = "quick",
+    campaign: Annotated[
+        str, typer.Option(help="Name; the same name goes on where it stopped")
+    ] = "",
+    seed: Annotated[
+        int | None,
+        typer.Option(min=0, max=99_999, help="Of coin flip and prompts; default: random"),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="End with one JSON line, and be silent before")
+    ] = False,
+    root: RootOption = Path(),
+) -> None:
+    """Measure arms against each other, write receipts, then charts and report. Ctrl-C stops it resumable."""
+    chosen_arms, chosen_plan = load_arms(arms, root), load_plan(plan, root / "plans")
+    console = Console(stderr=True, highlight=False) if as_json else out()
+    folder = campaign_folder(campaign, chosen_plan, chosen_arms, root, console)
+    counts = conduct(chosen_plan, chosen_arms, folder, seed, as_json, console)
+    report = publish(folder, root)
+    found = analysis.analyse(folder)
+    if as_json:
+        facts = {
+            "campaign": folder.name,
+            "cells": sum(counts.values()),
+            "outcomes": dict(counts),
+            "report": str(report),
+        }
+        sys.stdout.write(json.dumps(facts) + "\n")
+    else:
+        console.print(tables.headline(found), markup=False)
+        console.print(
+            f"receipts: {folder}\ncharts:   {root / 'charts' / folder.name}\nreport:   {report}",
+            markup=False,
+        )
+    failed = sum(counts.values()) - counts["ok"]
+    if failed > chosen_plan.limits.failed_share * sum(counts.values()):
+        rest = ", ".join(
+            f"{count} {name}" for name, count in sorted(counts.items()) if name != "ok"
+        )
+        raise CellsFailed(
+            f"{failed} of {sum(counts.values())} cells did not end ok ({rest}); each receipt says why"
+        )
+
+
+def campaign_folder(
+    name: str, plan: Plan, arms: Sequence[Arm], root: Path, console: Console
+) -> Path:
+    """Where this campaign lives: as named, or the newest of its kind that is not finished, or a new one."""
+    receipts = root / "receipts"
+    if name:
+        if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith(
+            "."
+        ):
+            raise InputError(f"campaign name '{name}': use letters, digits, '.', '_' and '-'")
+        return receipts / name
+    stem = f"{plan.name}-{'-'.join(arm.name for arm in arms)}"
+    number = 1
+    while True:
+        folder = receipts / (stem if number == 1 else f"{stem}-{number}")
+        existing = Campaign(folder)
+        if not existing.exists:
+            return folder
+        header = existing.header()
+        same = header.plan_digest == plan.digest and header.arm_digests == {
+            arm.name: arm.digest for arm in arms
+        }
+        if same and existing.sealed() is None:
+            console.print(f"going on with {folder}, which is not finished", markup=False)
+            return folder
+        number += 1
+
+
+def conduct(
+    plan: Plan, arms: Sequence[Arm], folder: Path, seed: int | None, quiet: bool, console: Console
+) -> Counter[str]:
+    """Run the campaign with the display that fits where we print."""
+    with contextlib.ExitStack() as stack:
+        progress: Progress
+        if quiet:
+            progress = Progress()
+        elif console.is_terminal:
+            progress = stack.enter_context(Grid(console))
+        else:
+            progress = Lines(console)
+        return Conductor(plan, arms, folder, progress, seed).run()
+
+
+def publish(folder: Path, root: Path) -> Path:
+    """Draw the charts and write the report of a campaign; the path of the Markdown."""
+    found = analysis.analyse(folder)
+    drawing.render_charts(found, root / "charts" / folder.name)
+    written = reporting.write_report(found, root / "reports")
+    return next(path for path in written if path.suffix == ".md")
+
+
+@app.command(epilog="Examples: battery status · battery status quick-A-C")
+def status(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
+    """Say how far campaigns are, running or stopped."""
+    table = Table(box=None)
+    for column in ("campaign", "arms", "blocks", "cells", "outcomes", "state"):
+        table.add_column(column)
+    complaints: list[str] = []
+    for folder in chosen(campaigns, root):
+        kept = Campaign(folder)
+        header = kept.header()
+        receipts, unreadable = kept.readable()
+        complaints += unreadable
+        complete = store.complete_blocks(receipts, header)
+        counts = Counter(receipt.outcome for receipt in receipts)
+        last = kept.journal()[-1] if kept.journal() else {"event": "created", "at": header.created}
+        state = "sealed" if kept.sealed() else f"{last['event']} {last['at']}"
+        total = schedule.expected_cells(header.plan, len(header.arms))
+        words = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+        arms = ",".join(arm.name for arm in header.arms)
+        table.add_row(
+            folder.name,
+            arms,
+            f"{len(complete)}/{header.plan.blocks}",
+            f"{len(receipts)}/{total}",
+            words,
+            state,
+        )
+    out().print(table)
+    for complaint in complaints:
+        typer.echo(f"battery: {complaint}", err=True)
+
+
+@app.command(epilog="Examples: battery charts · battery charts reference-cpu")
+def charts(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
+    """Draw the charts of campaigns from their receipts: SVG, the same bytes every time."""
+    for folder in chosen(campaigns, root):
+        written = drawing.render_charts(analysis.analyse(folder), root / "charts" / folder.name)
+        out().print(f"{root / 'charts' / folder.name}: {len(written)} files", markup=False)
+
+
+@app.command(epilog="Examples: battery report · battery report reference-cpu")
+def report(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
+    """Write the Markdown evidence and the findings (JSON) of campaigns from their receipts."""
+    for folder in chosen(campaigns, root):
+        for path in reporting.write_report(analysis.analyse(folder), root / "reports"):
+            out().print(str(path), markup=False)
+
+
+@app.command(epilog="Example: battery verify reference-cpu")
+def verify(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
+    """Re-derive every committed figure from the receipts; exit 0 only if everything holds."""
+    broken = 0
+    for folder in chosen(campaigns, root):
+        problems = verification.verify(root, folder.name)
+        broken += len(problems)
+        for problem in problems:
+            typer.echo(f"{folder.name}: {problem}", err=True)
+        if not problems:
+            out().print(f"{folder.name}: holds (seal, findings, report, charts)", markup=False)
+    if broken:
+        raise VerifyFailed(f"{broken} things do not hold; each is named above")
+
+
+@app.command(epilog="Examples: battery arms · battery arms A C")
+def arms(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Two or more: what differs between them")
+    ] = None,
+    root: RootOption = Path(),
+) -> None:
+    """List the arms, or say what differs between some."""
+    known = [load_arm(name, root / "arms") for name in names or known_arms(root / "arms")]
+    console = out()
+    for arm in known:
+        switches = ", ".join(
+            f"{name} {options}" if options else name for name, options in arm.asked.items()
+        )
+        console.print(
+            f"{arm.name}  {arm.backend}  {arm.model}  [{switches or 'plain'}]  {arm.why}",
+            markup=False,
+        )
+    for other in known[1:] if names else []:
+        for path, one, two in difference(known[0], other):
+            console.print(
+                f"{known[0].name} -> {other.name}  {path}: {one!r} -> {two!r}", markup=False
+            )
+
+
+@app.command("doctor", epilog="Example: battery doctor")
+def examine(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object")] = False,
+    root: RootOption = Path(),
+) -> None:
+    """Look at this machine: what can be measured and gated here, what is missing, and how to get it."""
+    facts = doctor.examine(root)
+    if as_json:
+        sys.stdout.write(json.dumps(facts) + "\n")
+        return
+    for name, value in facts.items():
+        out().print(f"{name:<22} {value}", markup=False)
+
+
+def _version(wanted: bool) -> None:
+    """Print the version and stop."""
+    if wanted:
+        typer.echo(f"battery {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error")] = False,
+) -> None:
+    """Options that hold for every verb."""
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with a code that scripts can rely on."""
+    given = list(sys.argv[1:] if words is None else words)
+    try:
+        code: Any = app(given, standalone_mode=False)
+    except BatteryError as refused:
+        if "--debug" in given:
+            raise
+        typer.echo(f"battery: {refused}", err=True)
+        sys.exit(refused.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        typer.echo("battery: interrupted; the same command goes on where it stopped", err=True)
+        sys.exit(130)
+    except typer.TyperException as wrong:
+        message = wrong.format_message() if hasattr(wrong, "format_message") else str(wrong)
+        typer.echo(f"battery: {message} (battery --help, battery VERB --help)", err=True)
+        sys.exit(2)
+    sys.exit(code if isinstance(code, int) else 0)

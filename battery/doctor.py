@@ -1,0 +1,78 @@
+"""Look at this machine before measuring: what can be read and gated here, what is missing, and how to get it."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from battery.bench import sensors
+from battery.bench.backends import load_backend
+from battery.ledger.arm import known_arms, load_arm
+from battery.ledger.errors import BatteryError
+from battery.ledger.plan import known_plans, load_plan
+
+
+def examine(root: Path) -> dict[str, Any]:
+    """Facts about machine, sensors, noise, arms and plans, each a value or the reason why there is none."""
+    machine = sensors.fingerprint()
+    temp, no_temp = sensors.hottest()
+    power, no_power = sensors.on_ac_power()
+    noise = sensors.calibration_baseline()
+    steady = 3 * noise["mad_share"]
+    return {
+        "python": platform.python_version(),
+        "machine": f"{machine['cpu']}, {machine['cores_logical']} cores, {machine['memory_bytes'] / 1e9:.1f} GB",
+        "system": f"{machine['os']}, virtualised: {machine['virtualised']}",
+        "clock": f"{machine['python_clock']} (source {machine['clock_source']})",
+        "temperature": f"{temp:.0f} C" if temp is not None else f"not gated: {no_temp}",
+        "mains power": power if power is not None else f"not gated: {no_power}",
+        "gpu": machine["gpu"] or "none that NVML tells",
+        "calibration": f"{noise['median_s'] * 1e3:.1f} ms, three deviations are {steady:.0%}: {_advice(steady)}",
+        "fast BLAS": fast_blas(),
+        "arms": _each(known_arms(root / "arms"), lambda name: _arm(name, root)),
+        "plans": _each(known_plans(root / "plans"), lambda name: load_plan(name, root / "plans")),
+    }
+
+
+def _advice(steady: float) -> str:
+    """What the noise of the idle machine means for a calibration gate."""
+    if steady > 0.5:
+        return "a calibration gate is infeasible here; interleaving and blocks carry the verdict"
+    return f"a calibration limit from {max(0.03, steady):.0%} on can work"
+
+
+def _arm(name: str, root: Path) -> None:
+    """Raise what is wrong with an arm."""
+    arm = load_arm(name, root / "arms")
+    load_backend(arm.backend).command(arm, "127.0.0.1", 1)
+
+
+def _each(names: list[str], load: Any) -> str:
+    """Names, each with its complaint if it cannot be used."""
+    words = []
+    for name in names:
+        try:
+            load(name)
+            words.append(name)
+        except BatteryError as wrong:
+            words.append(f"{name} (broken: {wrong})")
+    return ", ".join(words) or "none"
+
+
+def fast_blas() -> str:
+    """Whether a BLAS that a CPU engine can preload is here; the reference one is about 20 times slower."""
+    if sys.platform != "linux":
+        return "not needed on this system"
+    places = [
+        Path(sys.prefix) / "lib",
+        Path("/usr/lib/x86_64-linux-gnu"),
+        Path("/usr/lib/aarch64-linux-gnu"),
+    ]
+    for place in places:
+        for pattern in ("libmkl_rt.so*", "libopenblas.so*"):
+            found = sorted(place.glob(pattern))
+            if found:
+                return f"{found[0].name} found"
+    return "none: install the wheel 'mkl' (x86-64) or Debian's libopenblas0-pthread, or CPU engines crawl"

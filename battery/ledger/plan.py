@@ -1,0 +1,190 @@
+"""A plan: which context lengths, how many blocks and seeds, which sampler, which gates, and what is claimed in advance.
+
+Everything that decides how a campaign is measured or judged stands here, before the first window, and is in the digest.
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from battery.ledger import strict
+from battery.ledger.errors import InputError, PlanError
+
+Workload = Literal["prose", "code", "edit"]
+
+
+class Sampler(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What every request asks for. `top_k` 0 and `top_p` 1 mean: not cut."""
+
+    temperature: float = 0.7
+    top_p: float = 0.95
+    top_k: int = 0
+    max_tokens: int = 64
+    min_tokens: int = 64
+    """Asked of the engine, and the bar: a cell that ends before it is `short` and not pooled."""
+
+
+class Primary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The one endpoint that is declared before measuring and judged without correction."""
+
+    metric: str = "decode"
+    rung: int = 0
+    """A rung of the ladder; 0 means the longest."""
+
+
+class Gate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Limits that must hold before every cell. A reading that does not exist never counts as within them."""
+
+    wait_s: float = 30.0
+    """How long to wait for the machine before the cell is `refused`."""
+    max_temp_c: float | None = 95.0
+    """Hottest sensor, degrees Celsius; null: not limited."""
+    temp_band_c: float | None = 10.0
+    """How far the hottest sensor may stand above the campaign's own baseline; null: not limited."""
+    max_busy: float | None = 0.35
+    """Share of all cores that others may be using while the engine idles, 0 to 1; null: not limited."""
+    max_steal: float | None = 0.10
+    """Share of time the hypervisor may have taken away, 0 to 1; null: not limited."""
+    min_free_gb: float | None = 0.5
+    """Memory that must be available, in 10^9 bytes; null: not limited."""
+    calibration: float | None = 0.25
+    """How far a fixed piece of work may be from its baseline, as a share of it; null: not run."""
+    need_ac_power: bool = True
+
+
+class Margins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Practical margins as shares: inside them a difference does not matter. Declared before measuring."""
+
+    decode: float = 0.02
+    prefill: float = 0.02
+    ttft: float = 0.05
+    peak_memory: float = 0.02
+
+    def of(self, metric: str) -> float:
+        """The margin of a metric; those without one of their own use decode's."""
+        return float(getattr(self, metric, self.decode))
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How long things may take, and how much may fail."""
+
+    launch_s: float = 120.0
+    request_s: float = 600.0
+    stop_s: float = 10.0
+    failed_share: float = 0.05
+    """Share of cells that may end in anything but `ok` before the campaign exits with an error."""
+    prompt_tolerance: int = 8
+    """Tokens by which the server's count of a prompt may differ from the rung."""
+    memory_cap_gb: float | None = None
+    """Peak above which a cell counts as out of memory, in 10^9 bytes; null: no cap of ours."""
+    allow_declined: bool = False
+    """Whether a window goes on, labelled, when the engine declined a switch and said why."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a campaign is measured and judged."""
+
+    name: str = ""
+    why: str = ""
+    workload: Workload = "prose"
+    ladder: tuple[int, ...]
+    """Context lengths in tokens of the model, after its chat template, ascending."""
+    blocks: int
+    """Windows per arm. Six are the fewest that can carry a verdict; an even number cancels linear drift."""
+    seeds: int = 1
+    """Fresh prompts per rung and block, shared by all arms of the block."""
+    sentinel: bool = True
+    """One prompt that returns in every window, for determinism and drift, never for the estimate."""
+    sampler: Sampler = Sampler()
+    primary: Primary = Primary()
+    margins: Margins = Margins()
+    gate: Gate = Gate()
+    limits: Limits = Limits()
+
+    @property
+    def digest(self) -> str:
+        """sha256 over everything but the prose in `why`."""
+        return strict.digest(msgspec.structs.replace(self, why=""))
+
+    @property
+    def anchor(self) -> int:
+        """The rung of the primary endpoint."""
+        return self.primary.rung or self.ladder[-1]
+
+
+def known_plans(folder: Path) -> list[str]:
+    """Names of the packaged plans and of those in `folder`, sorted."""
+    packaged = {
+        path.name.removesuffix(".toml")
+        for path in _packaged().iterdir()
+        if path.name.endswith(".toml")
+    }
+    return sorted(packaged | {path.stem for path in folder.glob("*.toml")})
+
+
+def load_plan(name: str, folder: Path = Path("plans")) -> Plan:
+    """A plan by name (`folder`, then the packaged ones) or by the path of its TOML file."""
+    path = Path(name) if name.endswith(".toml") else folder / f"{name}.toml"
+    if not path.is_file() and not name.endswith(".toml"):
+        with resources.as_file(_packaged() / f"{name}.toml") as packaged:
+            if not packaged.is_file():
+                raise PlanError(f"no plan '{name}'{strict.nearest(name, known_plans(folder))}")
+            return _read(packaged, name)
+    return _read(path, path.stem)
+
+
+def _packaged() -> resources.abc.Traversable:
+    """The folder of plans that ship with battery."""
+    return resources.files("battery") / "plans"
+
+
+def _read(path: Path, name: str) -> Plan:
+    """A checked plan from one file."""
+    try:
+        plan = strict.shape({**strict.read_toml(path), "name": name}, Plan, str(path), PlanError)
+    except PlanError:
+        raise
+    except InputError as broken:
+        raise PlanError(str(broken)) from broken
+    check(plan, str(path))
+    return plan
+
+
+def check(plan: Plan, where: str) -> None:
+    """PlanError for the first value of `plan` that cannot be measured or judged."""
+    sampler, ladder = plan.sampler, plan.ladder
+    rules = [
+        (
+            bool(ladder) and all(rung >= 32 for rung in ladder),
+            "ladder: give context lengths of at least 32 tokens",
+        ),
+        (
+            list(ladder) == sorted(set(ladder)),
+            "ladder: must ascend without repeats (a process's peak memory only grows)",
+        ),
+        (plan.blocks >= 1, "blocks: must be at least 1"),
+        (plan.seeds >= 1, "seeds: must be at least 1"),
+        (sampler.temperature >= 0, "sampler.temperature: must be 0 or more"),
+        (0 < sampler.top_p <= 1, "sampler.top_p: must be above 0 and at most 1"),
+        (sampler.top_k >= 0, "sampler.top_k: must be 0 (not cut) or more"),
+        (
+            sampler.max_tokens >= 2,
+            "sampler.max_tokens: must be at least 2, or there is no decode to time",
+        ),
+        (
+            0 <= sampler.min_tokens <= sampler.max_tokens,
+            "sampler.min_tokens: must be between 0 and max_tokens",
+        ),
+        (
+            plan.primary.rung in (0, *ladder),
+            f"primary.rung: {plan.primary.rung} is not on the ladder",
+        ),
+        (0 <= plan.limits.failed_share <= 1, "limits.failed_share: must be between 0 and 1"),
+    ]
+    for holds, complaint in rules:
+        if not holds:
+            raise PlanError(f"{where}: {complaint}")

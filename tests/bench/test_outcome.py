@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from battery.bench import outcome
+from battery.ledger.arm import Arm
+from battery.ledger.trace import Trace
+
+ARM = Arm(name="C", backend="command", model="m", switches={"fused": True, "lookup": {"n": 3}})
+
+
+def health(**states: tuple[str, int]) -> dict[str, Any]:
+    return {
+        "switches": {
+            name: {"state": state, "counters": {"runs": runs}}
+            for name, (state, runs) in states.items()
+        }
+    }
+
+
+BEFORE = health(fused=("armed", 0), lookup=("armed", 0), other=("off", 0))
+
+
+def test_all_asked_ran_and_no_other_is_engaged() -> None:
+    found = outcome.engagement(
+        ARM, BEFORE, health(fused=("engaged", 9), lookup=("engaged", 2), other=("off", 0))
+    )
+    assert found.verdict == "engaged" and found.reason == ""
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        (
+            health(fused=("engaged", 9), lookup=("armed", 0), other=("off", 0)),
+            "lookup: asked for, but",
+        ),
+        (
+            health(fused=("engaged", 9), lookup=("off", 0), other=("off", 0)),
+            "lookup: asked for, but",
+        ),
+        (
+            health(fused=("engaged", 0), lookup=("engaged", 1), other=("off", 0)),
+            "counter of runs did not move",
+        ),
+        (
+            health(fused=("engaged", 9), lookup=("engaged", 1), other=("engaged", 4)),
+            "other: not asked for",
+        ),
+        (
+            health(fused=("engaged", 9), lookup=("engaged", 1), other=("off", 4)),
+            "other: not asked for",
+        ),
+        (health(fused=("engaged", 9)), "lookup: the server does not know it"),
+    ],
+)
+def test_a_switch_that_lies_is_disengaged(after: dict[str, Any], words: str) -> None:
+    found = outcome.engagement(ARM, BEFORE, after)
+    assert found.verdict == "disengaged" and words in found.reason
+
+
+def test_a_declined_switch_carries_its_reason() -> None:
+    after = health(fused=("engaged", 9), lookup=("declined", 0))
+    after["switches"]["lookup"]["reason"] = "no room"
+    found = outcome.engagement(ARM, BEFORE, after)
+    assert found.verdict == "declined" and "no room" in found.reason
+
+
+def test_a_server_without_switches_is_unobservable_not_engaged() -> None:
+    assert outcome.engagement(ARM, {}, {"status": "ok"}).verdict == "unobservable"
+
+
+def test_rules_of_the_arm_are_paths_with_values() -> None:
+    arm = Arm(name="R", backend="command", model="m", engaged={"kv.bits": 8})
+    assert outcome.engagement(arm, {}, {"switches": {}, "kv": {"bits": 8}}).verdict == "engaged"
+    broken = outcome.engagement(arm, {}, {"switches": {}, "kv": {}})
+    assert broken.verdict == "disengaged" and "kv.bits is None, must be 8" in broken.reason
+
+
+@pytest.mark.parametrize(
+    ("trace", "value"),
+    [
+        (Trace(prompt_tokens=90, cached_tokens=0), "cold"),
+        (Trace(prompt_tokens=90, timings={"prompt_tokens": 90}), "cold"),
+        (Trace(prompt_tokens=90, cached_tokens=40), "warm"),
+        (Trace(prompt_tokens=90, timings={"prompt_tokens": 50}), "warm"),
+        (Trace(prompt_tokens=90, cached_tokens=0, timings={"prompt_tokens": 50}), "warm"),
+        (Trace(prompt_tokens=90), "unverified"),
+        (Trace(), "unverified"),
+    ],
+)
+def test_cold_has_three_values_from_the_servers_figures(trace: Trace, value: str) -> None:
+    assert outcome.cold(trace, "probe").value == value
+
+
+def test_sampler_honoured_changed_or_unknown() -> None:
+    asked = {"temperature": 0.7, "max_tokens": 64}
+    assert (
+        outcome.honoured(asked, {"temperature": 0.7, "max_tokens": 64, "top_k": 0})[0] == "honoured"
+    )
+    assert outcome.honoured(asked, {"temperature": 0.7, "max_tokens": 32})[0] == "changed"
+    assert outcome.honoured(asked, {"temperature": 0.7})[0] == "unknown"
+    assert outcome.honoured(asked, None)[0] == "unknown"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[METAL] Command buffer execution failed: Insufficient Memory"
+        " (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+        "CUDA out of memory. Tried to allocate 2.00 GiB",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+        "[metal::malloc] Attempting to allocate 99 bytes",
+        "ValueError: No available memory for the cache blocks.",
+        "insufficient_memory",
+    ],
+)
+def test_allocators_words_are_recognised(text: str) -> None:
+    assert outcome.oom_words("before", text) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[METAL] Command buffer execution failed: Impacting Interactivity"
+        " (0000000e:kIOGPUCommandBufferCallbackErrorImpactingInteractivity)",
+        "[METAL] Innocent Victim (00000005:kIOGPUCommandBufferCallbackErrorInnocentVictim)",
+        "zoom meeting room boom",
+        "timed out after 124",
+        "exit -9",
+        "",
+    ],
+)
+def test_near_misses_are_not(text: str) -> None:
+    assert outcome.oom_words(text, None) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "fine"),
+    [
+        ("The capital of France is Paris.", True),
+        ("Paris!!!!!!!!!!!!", False),
+        ("Paris Paris Paris Paris Paris Paris", False),
+        ("The capital is Lyon.", False),
+        ("  ", False),
+    ],
+)
+def test_coherence(answer: str, fine: bool) -> None:
+    assert (outcome.incoherent(answer, ("Paris",)) is None) is fine

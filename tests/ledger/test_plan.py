@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from battery.ledger.errors import PlanError
+from battery.ledger.plan import load_plan
+
+GOOD = "ladder = [64, 128]\nblocks = 6\n"
+
+
+def plan_file(folder: Path, text: str) -> str:
+    path = folder / "p.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def test_every_packaged_plan_loads_and_quick_can_reach_a_verdict() -> None:
+    quick, pr = load_plan("quick"), load_plan("pr")
+    assert quick.blocks >= 6 and quick.blocks % 2 == 0
+    assert pr.ladder == (1024, 8192, 16384, 32768, 65536, 131072, 261120)
+
+
+def test_a_plan_of_the_project_hides_the_packaged_one(tmp_path: Path) -> None:
+    (tmp_path / "quick.toml").write_text(GOOD)
+    assert load_plan("quick", tmp_path).ladder == (64, 128)
+
+
+def test_the_anchor_is_the_longest_rung_unless_named(tmp_path: Path) -> None:
+    assert load_plan(plan_file(tmp_path, GOOD)).anchor == 128
+    assert load_plan(plan_file(tmp_path, GOOD + "[primary]\nrung = 64\n")).anchor == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("ladder = [64]\nblocks = 6\nsede = 3\n", "unknown key 'sede'; did you mean 'seeds'?"),
+        (
+            GOOD + "[gate]\nmax_bussy = 1\n",
+            "unknown key 'gate.max_bussy'; did you mean 'max_busy'?",
+        ),
+        ("ladder = [128, 64]\nblocks = 6\n", "ladder: must ascend"),
+        ("ladder = []\nblocks = 6\n", "ladder: give context lengths"),
+        ("ladder = [64]\nblocks = 0\n", "blocks: must be at least 1"),
+        (GOOD + "[sampler]\nmin_tokens = 99\n", "sampler.min_tokens"),
+        (GOOD + "[primary]\nrung = 65\n", "65 is not on the ladder"),
+        (GOOD + "[sampler]\ntemperature = -1\n", "sampler.temperature"),
+        ('ladder = "64"\nblocks = 6\n', "p.toml: Expected `array`"),
+    ],
+)
+def test_a_wrong_plan_names_file_and_key(tmp_path: Path, text: str, complaint: str) -> None:
+    with pytest.raises(PlanError) as raised:
+        load_plan(plan_file(tmp_path, text))
+    assert complaint in str(raised.value) and "p.toml" in str(raised.value)
+
+
+def test_an_unknown_plan_names_the_known(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="no plan 'quik'; did you mean 'quick'"):
+        load_plan("quik", tmp_path)
+
+
+def test_margins_fall_back_to_decode(tmp_path: Path) -> None:
+    margins = load_plan(
+        plan_file(tmp_path, GOOD + "[margins]\ndecode = 0.03\nttft = 0.07\n")
+    ).margins
+    assert (margins.of("decode"), margins.of("ttft"), margins.of("tpot")) == (0.03, 0.07, 0.03)
