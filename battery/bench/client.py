@@ -177,7 +177,6 @@ class Client:
 def _no_collection() -> Iterator[None]:
     """Hold the garbage collector: a full pass over a loaded pandas takes longer than a token."""
     was_on = gc.isenabled()
-    gc.collect()
     gc.disable()
     try:
         yield

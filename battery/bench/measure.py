@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from battery.bench import gate, memory, outcome, prompts, sensors
-from battery.bench.client import Client, Completion
+from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
 from battery.bench.prompts import Messages, Prompt
 from battery.ledger import strict
@@ -171,7 +171,7 @@ class Measuring:
         """The health document now; an empty one when the server is gone."""
         try:
             status, document = self.client.get_json(self.server.backend.health)
-        except OSError:
+        except Unreachable:
             return {}
         return document if status == 200 and isinstance(document, dict) else {}
 
@@ -285,7 +285,7 @@ class Measuring:
         """Reset the engine's own peak counter; whether it did."""
         try:
             status, _ = self.client.post_json(path, {})
-        except OSError:
+        except Unreachable:
             return False
         return status == 200
 

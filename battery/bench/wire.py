@@ -124,7 +124,10 @@ class Lane:
     def __init__(self, url: str, headers: Headers) -> None:
         self.wire = Wire()
         self._pool = httpcore.ConnectionPool(max_connections=1, network_backend=self.wire)
-        self._url, self._headers = url, headers
+        self._url, self._target = url, httpcore.URL(url)
+        name = self._target.host.decode()
+        port = self._target.port
+        self._headers: Headers = {"Host": name if port is None else f"{name}:{port}", **headers}
 
     def close(self) -> None:
         """Close the connection."""
@@ -138,7 +141,10 @@ class Lane:
 
     def _request(self, method: str, path: str, payload: bytes | None) -> httpcore.Request:
         """A request to the server."""
-        return httpcore.Request(method, self._url + path, headers=self._headers, content=payload)
+        headers = self._headers
+        if payload is not None:
+            headers = {**headers, "Content-Length": str(len(payload))}
+        return httpcore.Request(method, self._url + path, headers=headers, content=payload)
 
     def exchange(
         self, method: str, path: str, payload: bytes | None, limit_s: float
@@ -160,14 +166,14 @@ class Lane:
 
     def warm(self, path: str, limit_s: float) -> Literal["kept", "opened ahead"]:
         """Leave an open connection behind, best the one that just carried a small request."""
+        self.wire.drop_ahead()
         self.exchange("GET", path, None, limit_s)
         if self.open:
             return "kept"
         # An HTTP/1.0 server (mlx_lm.server is one) closes after every answer.
-        target = httpcore.URL(self._url)
-        port = target.port or (443 if target.scheme == b"https" else 80)
+        port = self._target.port or (443 if self._target.scheme == b"https" else 80)
         try:
-            self.wire.open_ahead(target.host.decode(), port)
+            self.wire.open_ahead(self._target.host.decode(), port)
         except (httpcore.TimeoutException, httpcore.NetworkError, OSError) as broken:
             raise Unreachable(f"{self._url}: {_words(broken)}") from broken
         return "opened ahead"

@@ -108,7 +108,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def digest(self) -> str:
         """sha256 over everything but the prose in `why`."""
-        return strict.digest(msgspec.structs.replace(self, why=""))
+        # through JSON's types once: a plan written with 20 is the plan written with 20.0
+        same = msgspec.convert(msgspec.to_builtins(self), Plan)
+        return strict.digest(msgspec.structs.replace(same, why=""))
 
     @property
     def anchor(self) -> int:

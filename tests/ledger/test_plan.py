@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from battery.ledger.errors import PlanError
-from battery.ledger.plan import load_plan
+from battery.ledger.plan import Gate, Plan, load_plan
 
 GOOD = "ladder = [64, 128]\nblocks = 6\n"
 
@@ -65,3 +65,11 @@ def test_margins_fall_back_to_decode(tmp_path: Path) -> None:
         plan_file(tmp_path, GOOD + "[margins]\ndecode = 0.03\nttft = 0.07\n")
     ).margins
     assert (margins.of("decode"), margins.of("ttft"), margins.of("tpot")) == (0.03, 0.07, 0.03)
+
+
+def test_the_digest_does_not_tell_20_from_20_point_0_nor_prose(tmp_path: Path) -> None:
+    whole = load_plan(plan_file(tmp_path, GOOD + "[gate]\nwait_s = 20\n"))
+    same = load_plan(plan_file(tmp_path, 'why = "x"\n' + GOOD + "[gate]\nwait_s = 20.0\n"))
+    other = load_plan(plan_file(tmp_path, GOOD + "[gate]\nwait_s = 21\n"))
+    made = Plan(name="p", ladder=(64, 128), blocks=6, gate=Gate(wait_s=20))
+    assert whole.digest == same.digest == made.digest != other.digest
