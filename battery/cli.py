@@ -1,5 +1,8 @@
 """The command line: one verb per stage. It parses, calls and prints; it decides nothing.
 
+The reading wing is imported inside the verbs that read: pandas and matplotlib take seconds that `run --help` and a
+wrong option need not wait for, and they would stand in memory while an engine is measured.
+
 Exit codes: 0 all well · 1 an error not listed here · 2 wrong input · 3 refused by a gate · 4 too many cells failed ·
 5 lock or port held by someone else · 6 a server did not start · 7 corrupt or unpoolable receipts ·
 8 verification failed · 130 interrupted.
@@ -19,8 +22,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from battery import __version__, doctor
-from battery.analyse import findings as analysis
+from battery import __version__
 from battery.bench import schedule
 from battery.bench.backends import load_backend
 from battery.bench.progress import Progress
@@ -30,10 +32,6 @@ from battery.ledger.arm import Arm, difference, known_arms, load_arm
 from battery.ledger.errors import ArmError, BatteryError, CellsFailed, InputError, VerifyFailed
 from battery.ledger.plan import Plan, load_plan
 from battery.ledger.store import Campaign
-from battery.render import charts as drawing
-from battery.render import report as reporting
-from battery.render import tables
-from battery.render import verify as verification
 from battery.terminal import Grid, Lines
 
 app = typer.Typer(
@@ -118,7 +116,9 @@ def plan(arms: ArmsOption = "A,C", plan: PlanOption = "quick", root: RootOption 
         console.print(f"if the coin says {name}: " + " | ".join(" ".join(row) for row in order))
     metric = chosen_plan.primary.metric
     margin = chosen_plan.margins.of(metric)
-    console.print(f"primary endpoint: {metric} at {chosen_plan.anchor:,} tokens, margin {margin:.0%}")
+    console.print(
+        f"primary endpoint: {metric} at {chosen_plan.anchor:,} tokens, margin {margin:.0%}"
+    )
     for arm in chosen_arms[1:]:
         console.print(f"{arm.name} differs from {names[0]} in:")
         for path, one, other in difference(chosen_arms[0], arm):
@@ -148,8 +148,7 @@ def run(
     console = Console(stderr=True, highlight=False) if as_json else out()
     folder = campaign_folder(campaign, chosen_plan, chosen_arms, root, console)
     counts = conduct(chosen_plan, chosen_arms, folder, seed, as_json, console)
-    report = publish(folder, root)
-    found = analysis.analyse(folder)
+    report, headline = publish(folder, root)
     if as_json:
         facts = {
             "campaign": folder.name,
@@ -159,7 +158,7 @@ def run(
         }
         sys.stdout.write(json.dumps(facts) + "\n")
     else:
-        console.print(tables.headline(found), markup=False)
+        console.print(headline, markup=False)
         console.print(
             f"receipts: {folder}\ncharts:   {root / 'charts' / folder.name}\nreport:   {report}",
             markup=False,
@@ -217,12 +216,18 @@ def conduct(
         return Conductor(plan, arms, folder, progress, seed).run()
 
 
-def publish(folder: Path, root: Path) -> Path:
-    """Draw the charts and write the report of a campaign; the path of the Markdown."""
+def publish(folder: Path, root: Path) -> tuple[Path, str]:
+    """Draw the charts and write the report of a campaign; the path of the Markdown, and the headline."""
+    from battery.analyse import findings as analysis
+    from battery.render import charts as drawing
+    from battery.render import report as reporting
+    from battery.render import tables
+
     found = analysis.analyse(folder)
     drawing.render_charts(found, root / "charts" / folder.name)
     written = reporting.write_report(found, root / "reports")
-    return next(path for path in written if path.suffix == ".md")
+    page = next(path for path in written if path.suffix == ".md")
+    return page, tables.headline(found)
 
 
 @app.command(epilog="Examples: battery status · battery status quick-A-C")
@@ -260,6 +265,9 @@ def status(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> No
 @app.command(epilog="Examples: battery charts · battery charts reference-cpu")
 def charts(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
     """Draw the charts of campaigns from their receipts: SVG, the same bytes every time."""
+    from battery.analyse import findings as analysis
+    from battery.render import charts as drawing
+
     for folder in chosen(campaigns, root):
         written = drawing.render_charts(analysis.analyse(folder), root / "charts" / folder.name)
         out().print(f"{root / 'charts' / folder.name}: {len(written)} files", markup=False)
@@ -268,6 +276,9 @@ def charts(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> No
 @app.command(epilog="Examples: battery report · battery report reference-cpu")
 def report(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
     """Write the Markdown evidence and the findings (JSON) of campaigns from their receipts."""
+    from battery.analyse import findings as analysis
+    from battery.render import report as reporting
+
     for folder in chosen(campaigns, root):
         for path in reporting.write_report(analysis.analyse(folder), root / "reports"):
             out().print(str(path), markup=False)
@@ -276,6 +287,8 @@ def report(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> No
 @app.command(epilog="Example: battery verify reference-cpu")
 def verify(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
     """Re-derive every committed figure from the receipts; exit 0 only if everything holds."""
+    from battery.render import verify as verification
+
     broken = 0
     for folder in chosen(campaigns, root):
         problems = verification.verify(root, folder.name)
@@ -319,6 +332,8 @@ def examine(
     root: RootOption = Path(),
 ) -> None:
     """Look at this machine: what can be measured and gated here, what is missing, and how to get it."""
+    from battery import doctor
+
     facts = doctor.examine(root)
     if as_json:
         sys.stdout.write(json.dumps(facts) + "\n")
@@ -336,7 +351,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it and stop")
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error")] = False,
 ) -> None:
     """Options that hold for every verb."""

@@ -8,6 +8,7 @@
     ├── CellsFailed                 4   the campaign ended, but too many of its cells failed
     ├── Busy                        5   a lock or a port is held by someone else, who is left alone
     ├── LaunchError                 6   a server did not start, or was not the one that was asked for
+    │   └── Unreachable             6   (bench.wire) it could not be reached, broke off, or was too slow
     ├── ReceiptError                7   a receipt is corrupt, or receipts may not be pooled
     └── VerifyFailed                8   a figure or a digest does not hold
 

@@ -15,6 +15,7 @@ from battery.ledger import strict
 from battery.ledger.errors import InputError, PlanError
 
 Workload = Literal["prose", "code", "edit"]
+PrimaryMetric = Literal["decode", "prefill", "ttft", "peak_memory"]
 
 
 class Sampler(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,7 +32,7 @@ class Sampler(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Primary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The one endpoint that is declared before measuring and judged without correction."""
 
-    metric: str = "decode"
+    metric: PrimaryMetric = "decode"
     rung: int = 0
     """A rung of the ladder; 0 means the longest."""
 

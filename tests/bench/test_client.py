@@ -423,8 +423,9 @@ def test_a_server_that_never_keeps_a_connection(server: ByteServer, client: Clie
     server.health = [b"HTTP/1.0 200 OK\r\n\r\n{}", "close"]
     head = b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
     body = b": keepalive 1/2\n\n" + delta(content="a") + STOP + usage(1)
-    server.script = [head, body + DONE, "close"]
+    server.script = [head, body + DONE, 0.6, "close"]
     done = client.stream("/x", {}, deadline_s=10)
+    assert 0 < (done.trace.end_ns or 0) < 0.5e9  # the last byte, and not the close
     assert (done.outcome, done.evidence["connection"]) == ("ok", "opened ahead")
     server.script = [head, body, "close"]
     done = client.stream("/x", {}, deadline_s=10)

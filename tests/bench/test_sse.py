@@ -34,6 +34,7 @@ def cut(raw: bytes, at: list[int]) -> list[bytes]:
         (b"data:one\n\n", ["one"]),  # 3: the blank after the colon is optional
         (b"data:  one\n\n", [" one"]),  # and only one blank is taken
         (b"data: one\r\n\r\n", ["one"]),
+        (b"data: a\r\ndata: b\r\n\r\ndata: c\r\n\r\n", ["a\nb", "c"]),
         (b"data: one\r\rdata: two\r\r", ["one", "two"]),
         (b"data: one\r\n\ndata: two\n\r\n", ["one", "two"]),
         (b": ping\n\n:\n\ndata: one\n\n", ["one"]),

@@ -1,0 +1,336 @@
+"""Reasons to doubt a campaign, each with its evidence and a remedy; `void` ones make every verdict invalid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from battery.analyse.drift import Drift
+from battery.analyse.facts import Difference, GateFacts, SwitchFacts
+from battery.analyse.pairs import BODIES_DIFFER
+from battery.analyse.speed import Comparison
+from battery.analyse.stats import FEWEST_BLOCKS
+from battery.ledger.store import Header
+
+_NORMAL_MAD, _FAR = 0.6745, 5.0
+"""A normal spread has .6745 of itself as its median deviation; five spreads off is far."""
+
+Severity = Literal["void", "warning", "note"]
+
+
+class Doubt(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding about validity."""
+
+    severity: Severity
+    what: str
+    evidence: tuple[int, ...] = ()
+    """Sequences of the receipts that show it."""
+    remedy: str
+    arm: str | None = None
+    """The candidate whose verdicts it touches; None: all."""
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that doubts are drawn from."""
+
+    frame: pd.DataFrame
+    header: Header
+    comparisons: tuple[Comparison, ...]
+    drift: Drift
+    differences: tuple[Difference, ...]
+    switches: tuple[SwitchFacts, ...]
+    gates: GateFacts
+    unreadable: Sequence[str]
+    pool: str
+    """Why the receipts may not be pooled, or nothing."""
+
+
+_ENGAGEMENT: tuple[tuple[str, Severity, str], ...] = (
+    ("disengaged", "void", "mend the arm or the engine until its health shows every switch engaged"),
+    ("declined", "warning", "read the engine's reason in section 3; the arm is not what its file asks for"),
+    ("unobservable", "note", "this backend cannot say what ran; compare with a control that lacks the switch"),
+)  # fmt: skip
+
+
+def doubts(case: Case) -> tuple[Doubt, ...]:
+    """All of them, gravest first."""
+    rank = {"void": 0, "warning": 1, "note": 2}
+    found = [
+        *_record(case), *_progress(case), *_engagement(case), *_unlike(case), *_pairs(case), *_steadiness(case),
+        *_far_blocks(case),
+        *_texts(case), *_cells(case), *_unknowns(case),
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda doubt: rank[doubt.severity]))
+
+
+def _sequences(frame: pd.DataFrame) -> tuple[int, ...]:
+    """The receipts of these rows."""
+    return tuple(int(number) for number in frame["sequence"])
+
+
+def _record(case: Case) -> list[Doubt]:
+    """Receipts that cannot be read or do not belong together."""
+    found = [
+        Doubt(
+            severity="void", what=f"a receipt was left out: {complaint}",
+            remedy="restore the file from version control, or run the block again",
+        )
+        for complaint in case.unreadable
+    ]  # fmt: skip
+    if case.pool:
+        found.append(
+            Doubt(
+                severity="void", what=case.pool,
+                remedy="keep receipts of different campaigns, plans, arms or models in folders of their own",
+            )
+        )  # fmt: skip
+    return found
+
+
+def _progress(case: Case) -> list[Doubt]:
+    """Blocks that are missing or were given up."""
+    frame, plan = case.frame, case.header.plan
+    complete = int(frame[frame["counted"].astype(bool)]["block"].nunique())
+    found = []
+    if complete < plan.blocks:
+        found.append(
+            Doubt(
+                severity="warning", what=f"{complete} of {plan.blocks} planned blocks are complete",
+                remedy="run the campaign again: it goes on with the first block that is not complete",
+            )
+        )  # fmt: skip
+    size = len(case.header.arms)
+    # Rows of the Williams square that orders the arms: after each full set, order effects cancel.
+    whole = size if size % 2 == 0 else 2 * size
+    if complete % whole and size > 1:
+        found.append(
+            Doubt(
+                severity="warning",
+                what=f"{complete} blocks do not balance the order of {size} arms: drift and carry-over do not cancel",
+                remedy=f"plan a multiple of {whole} blocks",
+            )
+        )  # fmt: skip
+    left = frame[~frame["counted"].astype(bool)]
+    if len(left):
+        found.append(
+            Doubt(
+                severity="note", what=f"{len(left)} receipts of unfinished attempts are kept and not pooled",
+                evidence=_sequences(left), remedy="none needed; they are listed with the windows",
+            )
+        )  # fmt: skip
+    return found
+
+
+def _engagement(case: Case) -> list[Doubt]:
+    """Pooled cells whose switches did not run, were declined, or cannot be seen."""
+    found = []
+    for arm in case.header.arms:
+        own = case.frame[(case.frame["arm"] == arm.name) & case.frame["pooled"].astype(bool)]
+        for word, severity, remedy in _ENGAGEMENT:
+            rows = own[own["engagement"] == word]
+            if len(rows):
+                what = f"arm {arm.name}: engagement is '{word}' in {len(rows)} pooled cells"
+                found.append(
+                    Doubt(
+                        severity=severity, what=what, evidence=_sequences(rows), remedy=remedy,
+                        arm=_touches(case, arm.name),
+                    )
+                )  # fmt: skip
+    return found
+
+
+def _touches(case: Case, arm: str) -> str | None:
+    """Whose verdicts a doubt about `arm` touches: all, where it is the control."""
+    return None if arm == case.header.control else arm
+
+
+def _unlike(case: Case) -> list[Doubt]:
+    """Differences between the arms that no arm file declares."""
+    return [
+        Doubt(
+            severity="warning",
+            what=f"arms {case.header.control} and {one.candidate} also differ in {one.what}, which neither declares:"
+            f" {one.control_has} against {one.candidate_has}",
+            remedy="make it the same, or write it into the arm files so that the claim includes it",
+            arm=one.candidate,
+        )
+        for one in case.differences
+        if not one.declared
+    ]  # fmt: skip
+
+
+def _pairs(case: Case) -> list[Doubt]:
+    """Pairs that could not be made, or only over a common prefix."""
+    found = []
+    for one in case.comparisons:
+        at = f"{one.candidate} against {one.control}, {one.metric} at {one.rung:,}"
+        bodies = one.lost.get(BODIES_DIFFER)
+        if bodies and one.metric == "decode":
+            found.append(
+                Doubt(
+                    severity="warning", what=f"{at}: {bodies} pairs had different request bodies and were not compared",
+                    remedy="send every arm the same bytes; only the model's name may differ", arm=one.candidate,
+                )
+            )  # fmt: skip
+        if one.unequal_lengths:
+            found.append(
+                Doubt(
+                    severity="warning",
+                    what=f"{at}: {one.unequal_lengths} of {one.pairs} pairs stopped at different lengths and were timed"
+                    " over the tokens that both produced",
+                    evidence=one.receipts,
+                    remedy="force equal lengths (min_tokens = max_tokens) where the engine can", arm=one.candidate,
+                )
+            )  # fmt: skip
+        sources = [why for why in one.lost if "different sources" in why]
+        if sources:
+            found.append(
+                Doubt(
+                    severity="warning", what=f"{at}: not compared, {sources[0]}",
+                    remedy="measure both arms by the same source", arm=one.candidate,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _steadiness(case: Case) -> list[Doubt]:
+    """What the drift diagnostics show."""
+    drift, found = case.drift, []
+    if drift.self_test.failed:
+        found.append(
+            Doubt(
+                severity="void",
+                what="the arms differ from themselves: neighbouring windows of one arm give"
+                f" p = {drift.self_test.p:.2g}",
+                remedy="find what changed the machine between windows, and run again",
+            )
+        )  # fmt: skip
+    for order in drift.order:
+        if order.flagged and order.ratio is not None:
+            found.append(
+                Doubt(
+                    severity="warning",
+                    what=f"arm {order.candidate}: its ratio depends on whether it ran second"
+                    f" ({100 * (order.ratio - 1):+.2g} %)",
+                    remedy="the even number of blocks cancels it; longer rests between windows would remove it",
+                    arm=order.candidate,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _far_blocks(case: Case) -> list[Doubt]:
+    """Blocks whose ratio at the primary endpoint stands far from the others; they are told of, never dropped."""
+    found = []
+    for one in case.comparisons:
+        if not one.primary or len(one.by_block) < FEWEST_BLOCKS:
+            continue
+        blocks = [block for block, _ in one.by_block]
+        logs = np.log([ratio for _, ratio in one.by_block])
+        off = np.abs(logs - np.median(logs))
+        spread = float(np.median(off)) / _NORMAL_MAD
+        far = [b for b, x in zip(blocks, off, strict=True) if x > max(_FAR * spread, 1e-9)]
+        if far and len(far) < len(blocks) / 3:
+            told = ", ".join(
+                f"{block} ({100 * (dict(one.by_block)[block] - 1):+.1f} %)" for block in far
+            )
+            middle = 100 * (float(np.exp(np.median(logs))) - 1)
+            found.append(
+                Doubt(
+                    severity="note", arm=one.candidate,
+                    what=f"arm {one.candidate}: block {told} stands far from the median block ({middle:+.1f} %)",
+                    remedy="it stays in the estimate; look at its windows' readings in section 1.5 for the cause",
+                )
+            )  # fmt: skip
+    return found
+
+
+def _texts(case: Case) -> list[Doubt]:
+    """Sentinel texts that change within an arm, or between arms that claim the same bytes."""
+    found = []
+    seen = {sentinel.arm: sentinel for sentinel in case.drift.sentinels}
+    for sentinel in seen.values():
+        if sentinel.texts > 1:
+            found.append(
+                Doubt(
+                    severity="note",
+                    what=f"arm {sentinel.arm}: the sentinel gave {sentinel.texts} texts in {sentinel.windows} windows",
+                    remedy="the seed does not fix this engine's output; read the spread as including it",
+                    arm=_touches(case, sentinel.arm),
+                )
+            )  # fmt: skip
+    control = seen.get(case.header.control)
+    for arm in case.header.arms[1:]:
+        claims = [s.exactness for s in case.switches if s.arm == arm.name and s.asked]
+        own = seen.get(arm.name)
+        both = control and own and control.digest and own.digest
+        if both and claims and set(claims) == {"exact"} and control.digest != own.digest:  # type: ignore[union-attr]
+            found.append(
+                Doubt(
+                    severity="warning",
+                    what=f"arm {arm.name} claims only exact switches, but its sentinel text is not the control's",
+                    remedy="find the switch that changes bytes, and name it rounding or lossy", arm=arm.name,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _cells(case: Case) -> list[Doubt]:
+    """Too many cells failed; prompts that were not cold; samplers that were changed."""
+    frame, plan, found = case.frame, case.header.plan, []
+    failed = frame[frame["outcome"] != "ok"]
+    if len(frame) and len(failed) / len(frame) > plan.limits.failed_share:
+        allowed = f"the plan allows {100 * plan.limits.failed_share:g} %"
+        share = f"{len(failed)} of {len(frame)} cells did not end ok ({allowed})"
+        found.append(
+            Doubt(
+                severity="warning", what=share, evidence=_sequences(failed),
+                remedy="section 1.4 shows each outcome; mend the cause, or take the rung off the ladder",
+            )
+        )  # fmt: skip
+    pooled = frame[frame["pooled"].astype(bool)]
+    changed = pooled[pooled["honoured"] == "changed"]
+    if len(changed):
+        found.append(
+            Doubt(
+                severity="void", what=f"{len(changed)} pooled cells were sampled otherwise than asked",
+                evidence=_sequences(changed), remedy="make the engine apply the sampler of the plan",
+            )
+        )  # fmt: skip
+    return found
+
+
+def _unknowns(case: Case) -> list[Doubt]:
+    """What nobody could tell: cold prefill, sampler, limits without a sensor, guessed token counts."""
+    pooled = case.frame[case.frame["pooled"].astype(bool)]
+    found = []
+    for column, word, what, remedy in (
+        ("cold", "unverified", "the server does not say whether the prefill was cold",
+         "fresh servers and prompts without a common prefix support it; cached tokens in usage would prove it"),
+        ("honoured", "unknown", "the server does not say which sampler it applied", "use an engine that echoes it"),
+        ("count_source", "estimate", "the token count is a guess, so there is no rate",
+         "ask for usage in the stream (stream_options.include_usage)"),
+    ):  # fmt: skip
+        for arm in case.header.arms:
+            rows = pooled[(pooled["arm"] == arm.name) & (pooled[column] == word)]
+            if len(rows):
+                told = f"arm {arm.name}: {what} ({len(rows)} of {int((pooled['arm'] == arm.name).sum())} cells)"
+                found.append(
+                    Doubt(
+                        severity="note", what=told, evidence=_sequences(rows), remedy=remedy,
+                        arm=_touches(case, arm.name),
+                    )
+                )  # fmt: skip
+    for limit, why in case.gates.ungated.items():
+        if "sets no limit" not in why:
+            found.append(
+                Doubt(
+                    severity="note", what=f"not gated: {limit}: {why}",
+                    remedy="interleaving still guards the ratio; the absolute numbers are of this machine at that hour",
+                )
+            )  # fmt: skip
+    return found

@@ -1,0 +1,366 @@
+"""What receipts say outright, counted and laid side by side: outcomes, switches, gates, windows, and what differs.
+
+Nothing is estimated here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from battery.ledger.arm import Arm, difference
+from battery.ledger.receipt import Receipt
+from battery.ledger.store import Header, block_attempts
+
+
+class ArmFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One arm as it was resolved and as its server told of itself."""
+
+    arm: Arm
+    digest: str
+    versions: dict[str, Any]
+    model: dict[str, Any]
+    command: tuple[str, ...]
+    engagement: dict[str, int]
+    """Receipts per engagement verdict."""
+    cold: dict[str, int]
+    """Receipts that timed a request, per cold value."""
+    honoured: dict[str, int]
+    """The same per sampler value."""
+    memory: dict[str, int]
+    """The same per memory source, with how it knows."""
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing in which a candidate is not the control."""
+
+    candidate: str
+    what: str
+    control_has: str
+    candidate_has: str
+    declared: bool
+    """Whether the arm files say so, or it follows from what they say."""
+
+
+class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
+    """How the cells of one arm at one rung ended."""
+
+    arm: str
+    rung: int
+    planned: int
+    ok: int
+    ended: dict[str, int]
+    """Everything but ok, per word."""
+    reasons: tuple[str, ...] = ()
+    phases: tuple[str, ...] = ()
+    tokens: int | None = None
+    """Most tokens that came before a failure."""
+    peak_over: int | None = None
+    """Highest peak seen before running out of memory: a lower bound, bytes."""
+    cap: int | None = None
+    receipts: tuple[int, ...] = ()
+    """Of the cells that did not end ok."""
+
+
+class SwitchFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One switch of one arm over all receipts that tell of it."""
+
+    arm: str
+    name: str
+    asked: bool
+    states: dict[str, int]
+    verdicts: dict[str, int]
+    exactness: str | None
+    coverage: str | None
+    kill: str | None
+    reason: str | None
+
+
+class GateFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was gated, how long it took, and what could not be gated."""
+
+    limits: dict[str, Any]
+    ungated: dict[str, str]
+    """Limit and why it could not be applied, with the number of cells."""
+    cells: int
+    refused: int
+    waited: int
+    """Cells that had to wait for longer than a second."""
+    waited_s: float
+    longest_s: float
+    ranges: dict[str, tuple[float, float]]
+    """Lowest and highest of each reading that opened a gate."""
+
+
+class WindowFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One window in the order of the run."""
+
+    number: int
+    block: int
+    position: int
+    attempt: int
+    arm: str
+    counted: bool
+    cells: int
+    ok: int
+    ended: dict[str, int]
+    temp_c: float | None
+    """Before its first cell."""
+    calibration_s: float | None
+    waited_s: float
+
+
+def arms(receipts: Sequence[Receipt], header: Header) -> tuple[ArmFacts, ...]:
+    """Every arm of the header with what its receipts tell."""
+    found = []
+    for arm in header.arms:
+        own = [receipt for receipt in receipts if receipt.cell.arm == arm.name]
+        timed = [receipt for receipt in own if receipt.trace.events]
+        found.append(
+            ArmFacts(
+                arm=arm,
+                digest=header.arm_digests[arm.name],
+                versions=_last(receipt.versions for receipt in own),
+                model=_last(receipt.model for receipt in own),
+                command=_last_command(own),
+                engagement=_count(receipt.engagement.verdict for receipt in own),
+                cold=_count(receipt.cold.value for receipt in timed),
+                honoured=_count(receipt.request.honoured for receipt in timed),
+                memory=_count(_memory(receipt) for receipt in timed),
+            )
+        )
+    return tuple(found)
+
+
+def _last(tables: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The last table that says anything."""
+    said = [table for table in tables if table]
+    return said[-1] if said else {}
+
+
+def _last_command(receipts: Sequence[Receipt]) -> tuple[str, ...]:
+    """The resolved command line of the last receipt that has one."""
+    said = [receipt.command for receipt in receipts if receipt.command]
+    return said[-1] if said else ()
+
+
+def _count(words: Iterable[str]) -> dict[str, int]:
+    """How often each word comes, sorted by word."""
+    return dict(sorted(Counter(words).items()))
+
+
+def _memory(receipt: Receipt) -> str:
+    """The memory source that was used, and how it knows."""
+    used = receipt.memory.source
+    if used is None:
+        return "none"
+    how = receipt.memory.sources.get(used)
+    return f"{used} ({how.how})" if how else used
+
+
+def differences(receipts: Sequence[Receipt], header: Header) -> tuple[Difference, ...]:
+    """What differs between each candidate and the control: first what the arm files say, then what the servers said."""
+    control, found = header.arms[0], []
+    told = {arm.name: _told(receipts, arm.name) for arm in header.arms}
+    for candidate in header.arms[1:]:
+        said = difference(control, candidate)
+        paths = {path.split(".")[0] for path, _, _ in said}
+        for path, left, right in said:
+            found.append(_difference(candidate.name, path, left, right, True))
+        one, other = told[control.name], told[candidate.name]
+        for path in sorted({*one, *other}):
+            left, right = one.get(path, set()), other.get(path, set())
+            if left and right and left != right:
+                found.append(_difference(candidate.name, path, left, right, _follows(path, paths)))
+    return tuple(found)
+
+
+def _follows(path: str, declared: set[str]) -> bool:
+    """Whether something that a server told follows from what the arm files declare."""
+    room = path.split(".")[0]
+    if room == "model":
+        return bool(declared & {"model", "backend", "command", "flags"})
+    return room == "versions" and path.startswith("versions.engine") and bool(
+        declared & {"backend", "command", "env"}
+    )  # fmt: skip
+
+
+def _told(receipts: Sequence[Receipt], arm: str) -> dict[str, set[str]]:
+    """Every path into model, versions and machine, with the values that this arm's receipts have there."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for receipt in receipts:
+        if receipt.cell.arm != arm:
+            continue
+        for room in ("model", "versions", "machine"):
+            for path, value in _flat(getattr(receipt, room), room):
+                found[path].add(_text(value))
+    return dict(found)
+
+
+def _flat(value: object, at: str) -> list[tuple[str, object]]:
+    """Nested tables as dotted paths."""
+    if isinstance(value, dict):
+        return [pair for key, inner in value.items() for pair in _flat(inner, f"{at}.{key}")]
+    return [(at, value)]
+
+
+def _text(value: object) -> str:
+    """A value in JSON, as a reader would write it."""
+    if value is None:
+        return "absent"
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _difference(
+    candidate: str, what: str, left: object, right: object, declared: bool
+) -> Difference:
+    """A difference, with both sides in words."""
+    sides = [
+        " / ".join(sorted(side)) if isinstance(side, set) else _text(side) for side in (left, right)
+    ]
+    return Difference(
+        candidate=candidate, what=what, control_has=sides[0], candidate_has=sides[1], declared=declared,
+    )  # fmt: skip
+
+
+def latest(receipts: Sequence[Receipt], header: Header, counted: set[int]) -> list[Receipt]:
+    """Per block the counted attempt, or else the last one: what a reader would call the result so far."""
+    kept: list[Receipt] = []
+    for _, attempts in sorted(block_attempts(receipts, header).items()):
+        whole = [cells for cells in attempts.values() if cells[0].sequence in counted]
+        kept += whole[-1] if whole else attempts[max(attempts)]
+    return sorted(kept, key=lambda receipt: receipt.sequence)
+
+
+def outcomes(receipts: Sequence[Receipt], header: Header) -> tuple[Outcomes, ...]:
+    """How cells ended, arm by arm along the ladder; sentinels left out."""
+    planned = header.plan.blocks * header.plan.seeds
+    found = []
+    for arm in header.arms:
+        for rung in header.plan.ladder:
+            here = [
+                receipt for receipt in receipts
+                if (receipt.cell.arm, receipt.cell.rung, receipt.cell.sentinel) == (arm.name, rung, False)
+            ]  # fmt: skip
+            failed = [receipt for receipt in here if receipt.outcome != "ok"]
+            bounds = [
+                r.memory.peak for r in failed if r.outcome == "oom" and r.memory.peak is not None
+            ]
+            caps = [r.memory.cap for r in failed if r.memory.cap is not None]
+            tried = [r.trace for r in failed if r.trace.events]
+            found.append(
+                Outcomes(
+                    arm=arm.name, rung=rung, planned=planned,
+                    ok=len(here) - len(failed),
+                    ended=_count(receipt.outcome for receipt in failed),
+                    reasons=_distinct(_reason(receipt) for receipt in failed),
+                    phases=_distinct(phase(receipt) for receipt in failed),
+                    tokens=max((t.completion_tokens or len(t.events) for t in tried), default=None),
+                    peak_over=max(bounds, default=None),
+                    cap=max(caps, default=None),
+                    receipts=tuple(receipt.sequence for receipt in failed),
+                )
+            )  # fmt: skip
+    return tuple(found)
+
+
+def _reason(receipt: Receipt) -> str:
+    """Why a cell failed; an inherited reason without the number of the receipt that it comes from."""
+    return re.sub(r"inherited from receipt \d+", "inherited", receipt.reason or "no reason given")
+
+
+def phase(receipt: Receipt) -> str:
+    """Where a cell failed: as the receipt says under evidence.phase, else from whether any token had come."""
+    said = receipt.evidence.get("phase")
+    if isinstance(said, str):
+        return said
+    if receipt.outcome == "refused":
+        return "gate"
+    if "inherited_from" in receipt.evidence:
+        return "not tried"
+    return "decode" if receipt.trace.events else "before the first token"
+
+
+def _distinct(words: Iterable[str], most: int = 3) -> tuple[str, ...]:
+    """Different words in order of appearance; beyond `most` only their number."""
+    found = list(dict.fromkeys(words))
+    return tuple(found[:most]) + ((f"and {len(found) - most} more",) if len(found) > most else ())
+
+
+def switches(receipts: Sequence[Receipt]) -> tuple[SwitchFacts, ...]:
+    """Every switch that an arm asks for or an engine knows of, with how often it was in which state."""
+    seen: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for receipt in receipts:
+        for switch in receipt.engagement.switches:
+            seen[receipt.cell.arm, switch.name].append(switch)
+    return tuple(
+        SwitchFacts(
+            arm=arm, name=name,
+            asked=all(switch.asked for switch in here),
+            states=_count(switch.state or "cannot say" for switch in here),
+            verdicts=_count(switch.verdict for switch in here),
+            exactness=here[-1].exactness,
+            coverage=_text(here[-1].coverage) if here[-1].coverage is not None else None,
+            kill=here[-1].kill,
+            reason=next((switch.reason for switch in here if switch.reason), None),
+        )
+        for (arm, name), here in sorted(seen.items())
+    )  # fmt: skip
+
+
+def gates(receipts: Sequence[Receipt], header: Header) -> GateFacts:
+    """The gate over all cells."""
+    shut = [receipt.gate for receipt in receipts]
+    ungated: Counter[tuple[str, str]] = Counter(
+        (limit, why) for gate in shut for limit, why in gate.ungated.items()
+    )
+    ranges: dict[str, tuple[float, float]] = {}
+    for name in ("temp_c", "busy", "steal", "available_bytes", "calibration_s", "gpu_temp_c"):
+        found = [
+            float(value) for gate in shut
+            if gate.reading is not None and (value := getattr(gate.reading, name)) is not None
+        ]  # fmt: skip
+        if found:
+            ranges[name] = (min(found), max(found))
+    reasons: dict[str, str] = {}
+    for (limit, why), count in sorted(ungated.items()):
+        told = f"{why} ({count} cells)"
+        reasons[limit] = f"{reasons[limit]}; {told}" if limit in reasons else told
+    waits = [gate.waited_s for gate in shut]
+    return GateFacts(
+        limits=msgspec.to_builtins(header.plan.gate),
+        ungated=reasons,
+        cells=len(shut),
+        refused=sum(gate.verdict == "refused" for gate in shut),
+        waited=sum(wait > 1 for wait in waits),
+        waited_s=sum(waits),
+        longest_s=max(waits, default=0.0),
+        ranges=ranges,
+    )
+
+
+def windows(receipts: Sequence[Receipt], counted: set[int]) -> tuple[WindowFacts, ...]:
+    """Every window that left a receipt, abandoned ones too, in the order of the run."""
+    grouped: dict[tuple[int, int], list[Receipt]] = defaultdict(list)
+    for receipt in receipts:
+        grouped[receipt.attempt, receipt.cell.window.number].append(receipt)
+    found = []
+    for here in sorted(grouped.values(), key=lambda cells: cells[0].sequence):
+        first, window = here[0], here[0].cell.window
+        reading = first.gate.reading
+        found.append(
+            WindowFacts(
+                number=window.number, block=window.block, position=window.position, attempt=first.attempt,
+                arm=window.arm, counted=first.sequence in counted, cells=len(here),
+                ok=sum(receipt.outcome == "ok" for receipt in here),
+                ended=_count(receipt.outcome for receipt in here if receipt.outcome != "ok"),
+                temp_c=reading.temp_c if reading else None,
+                calibration_s=reading.calibration_s if reading else None,
+                waited_s=sum(receipt.gate.waited_s for receipt in here),
+            )
+        )  # fmt: skip
+    return tuple(found)

@@ -1,0 +1,233 @@
+"""Findings: everything that a report may say about one campaign, computed from its folder alone.
+
+`analyse` reads receipts and returns a Findings; render sees nothing else. Floats keep nine significant digits, so that
+the file is the same on every machine that computes it.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from battery.analyse import doubts as doubting
+from battery.analyse import drift as drifting
+from battery.analyse import facts, speed
+from battery.analyse.doubts import Case, Doubt
+from battery.analyse.drift import Drift
+from battery.analyse.facts import (
+    ArmFacts,
+    Difference,
+    GateFacts,
+    Outcomes,
+    SwitchFacts,
+    WindowFacts,
+)
+from battery.analyse.rows import MEASURES, rows
+from battery.analyse.speed import Comparison, Ladder, Level
+from battery.analyse.stats import FEWEST_BLOCKS, Verdict
+from battery.ledger import strict
+from battery.ledger.errors import ReceiptError
+from battery.ledger.plan import Plan
+from battery.ledger.receipt import Receipt
+from battery.ledger.store import Campaign, Header, check_pool, pretty, replace
+
+SCHEMA = 1
+_DIGITS = 9
+
+
+class Measure(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric's words: title, unit, direction, formula."""
+
+    name: str
+    title: str
+    unit: str
+    higher_is_better: bool
+    formula: str
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    """One campaign, analysed."""
+
+    schema: int = SCHEMA
+    campaign: str
+    status: Literal["complete", "incomplete"]
+    pilot: bool
+    """Too few blocks for any verdict."""
+    seal: str | None
+    plan: Plan
+    plan_digest: str
+    control: str
+    candidates: tuple[str, ...]
+    order: tuple[tuple[str, ...], ...]
+    coin: str
+    seed: int
+    seeds: dict[int, tuple[int, ...]]
+    """Per block, the seeds that were measured."""
+    blocks_complete: int
+    receipts: int
+    created: str
+    first_started: str | None
+    last_ended: str | None
+    machine: dict[str, Any]
+    battery: dict[str, Any]
+    baseline: dict[str, Any]
+    measures: tuple[Measure, ...]
+    arms: tuple[ArmFacts, ...]
+    differences: tuple[Difference, ...]
+    outcomes: tuple[Outcomes, ...]
+    levels: tuple[Level, ...]
+    comparisons: tuple[Comparison, ...]
+    ladders: tuple[Ladder, ...]
+    drift: Drift
+    windows: tuple[WindowFacts, ...]
+    switches: tuple[SwitchFacts, ...]
+    gates: GateFacts
+    doubts: tuple[Doubt, ...]
+
+    def level(self, arm: str, metric: str, rung: int) -> Level | None:
+        """One arm's own value, if the metric is known at all."""
+        wanted = (arm, metric, rung)
+        return next((x for x in self.levels if (x.arm, x.metric, x.rung) == wanted), None)
+
+    def comparison(self, candidate: str, metric: str, rung: int) -> Comparison | None:
+        """One candidate against the control."""
+        wanted = (candidate, metric, rung)
+        return next(
+            (x for x in self.comparisons if (x.candidate, x.metric, x.rung) == wanted), None
+        )
+
+    def outcome(self, arm: str, rung: int) -> Outcomes:
+        """How the cells of an arm at a rung ended."""
+        return next(x for x in self.outcomes if (x.arm, x.rung) == (arm, rung))
+
+    def measure(self, name: str) -> Measure:
+        """The words of a metric."""
+        return next(x for x in self.measures if x.name == name)
+
+    @property
+    def primary(self) -> tuple[Comparison, ...]:
+        """The endpoint that was declared before measuring, once per candidate."""
+        return tuple(x for x in self.comparisons if x.primary)
+
+
+def analyse(folder: Path) -> Findings:
+    """The findings of the campaign in `folder`, finished or not; ReceiptError only where there is no campaign at all.
+
+    A receipt that cannot be read is left out and named; receipts that may not be pooled leave every verdict invalid.
+    """
+    campaign = Campaign(folder)
+    header = campaign.header()
+    receipts, unreadable = campaign.readable()
+    receipts = sorted(receipts, key=lambda receipt: receipt.sequence)
+    pool = ""
+    try:
+        check_pool(receipts, header)
+    except ReceiptError as refused:
+        pool = str(refused)
+        receipts = _belonging(receipts, header)
+    sealed = campaign.sealed()
+    found = _found(receipts, header, unreadable, pool, sealed.seal if sealed else None)
+    return msgspec.convert(_rounded(msgspec.to_builtins(found)), Findings, strict=False)
+
+
+def _belonging(receipts: list[Receipt], header: Header) -> list[Receipt]:
+    """The longest set of receipts, in order, that may be pooled; each is tried with those kept before it."""
+    kept: list[Receipt] = []
+    for receipt in receipts:
+        try:
+            check_pool([*kept, receipt], header)
+        except ReceiptError:
+            continue
+        kept.append(receipt)
+    return kept
+
+
+def _found(
+    receipts: list[Receipt], header: Header, unreadable: list[str], pool: str, seal: str | None
+) -> Findings:
+    """Everything, before rounding."""
+    frame = rows(receipts, header)
+    counted = {int(n) for n in frame[frame["counted"].astype(bool)]["sequence"]}
+    traces = {receipt.sequence: receipt.trace for receipt in receipts}
+    comparisons = speed.compare(frame, traces, header)
+    drift = drifting.drift(frame, comparisons, header)
+    differs = facts.differences(receipts, header)
+    switches, gates = facts.switches(receipts), facts.gates(receipts, header)
+    doubted = doubting.doubts(
+        Case(
+            frame=frame, header=header, comparisons=comparisons, drift=drift, differences=differs, switches=switches,
+            gates=gates, unreadable=unreadable, pool=pool,
+        )
+    )  # fmt: skip
+    complete = int(frame[frame["counted"].astype(bool)]["block"].nunique())
+    comparisons = tuple(_voided(one, doubted) for one in comparisons)
+    return Findings(
+        campaign=header.campaign,
+        status="complete" if complete == header.plan.blocks else "incomplete",
+        pilot=complete < FEWEST_BLOCKS,
+        seal=seal,
+        plan=header.plan, plan_digest=header.plan_digest,
+        control=header.control, candidates=tuple(arm.name for arm in header.arms[1:]),
+        order=header.order, coin=header.coin, seed=header.seed, seeds=_seeds(receipts),
+        blocks_complete=complete, receipts=len(receipts),
+        created=header.created,
+        first_started=min((receipt.started for receipt in receipts), default=None),
+        last_ended=max((receipt.ended for receipt in receipts), default=None),
+        machine=header.machine, battery=header.battery, baseline=header.baseline,
+        measures=tuple(
+            Measure(name=m.name, title=m.title, unit=m.unit, higher_is_better=m.higher_is_better, formula=m.formula)
+            for m in MEASURES.values()
+        ),
+        arms=facts.arms(receipts, header),
+        differences=differs,
+        outcomes=facts.outcomes(facts.latest(receipts, header, counted), header),
+        levels=speed.levels(frame, header),
+        comparisons=comparisons,
+        ladders=speed.ladders(comparisons, header),
+        drift=drift,
+        windows=facts.windows(receipts, counted),
+        switches=switches, gates=gates, doubts=doubted,
+    )  # fmt: skip
+
+
+def _voided(one: Comparison, doubted: tuple[Doubt, ...]) -> Comparison:
+    """The comparison with its verdict taken away where a doubt voids it; pilots and missing arms stay."""
+    why = [d.what for d in doubted if d.severity == "void" and d.arm in (None, one.candidate)]
+    if not why or one.verdict.word in ("pilot", "not comparable"):
+        return one
+    return msgspec.structs.replace(one, verdict=Verdict(word="invalid", why=why[0]))
+
+
+def _seeds(receipts: list[Receipt]) -> dict[int, tuple[int, ...]]:
+    """Seeds per block, sentinels left out."""
+    found: dict[int, set[int]] = {}
+    for receipt in receipts:
+        if not receipt.cell.sentinel:
+            found.setdefault(receipt.cell.block, set()).add(receipt.cell.seed)
+    return {block: tuple(sorted(seeds)) for block, seeds in sorted(found.items())}
+
+
+def _rounded(value: Any) -> Any:
+    """The same document with floats at nine significant digits, and what is no number as null."""
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(inner) for inner in value]
+    return value
+
+
+def write(findings: Findings, path: Path) -> Path:
+    """Keep findings as JSON; they may be computed again at any time, so an older file is replaced."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace(path, pretty(findings))
+    return path
+
+
+def read(path: Path) -> Findings:
+    """Findings as kept by `write`; ReceiptError when they are corrupt."""
+    return strict.read_json(path, Findings)

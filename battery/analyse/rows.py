@@ -1,0 +1,105 @@
+"""Receipts as one tidy table, one row per receipt.
+
+This room turns stored records into columns and decides which rows may be pooled. It estimates nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from battery.ledger.receipt import Receipt
+from battery.ledger.store import Header, complete_blocks
+from battery.ledger.trace import METRICS, Metric
+
+PEAK_MEMORY = Metric(
+    name="peak_memory",
+    title="peak memory",
+    unit="bytes",
+    higher_is_better=False,
+    formula="highest memory of the server up to the end of the cell, from the source that is named.",
+    of=lambda trace: None,
+)
+"""Peak memory comes from the receipt's memory record rather than from its trace."""
+
+MEASURES: dict[str, Metric] = {**METRICS, PEAK_MEMORY.name: PEAK_MEMORY}
+"""Everything that a table or a chart can show, by name."""
+
+
+def rows(receipts: Iterable[Receipt], header: Header) -> pd.DataFrame:
+    """One row per receipt, in the order of the run; a metric that does not exist is NaN.
+
+    `counted` marks receipts of a block with all its cells in one attempt; `pooled` those of them that ended `ok` and
+    are no sentinel. Only pooled rows enter an estimate.
+    """
+    kept = sorted(receipts, key=lambda receipt: receipt.sequence)
+    counted = {
+        receipt.sequence for block in complete_blocks(kept, header).values() for receipt in block
+    }
+    frame = pd.DataFrame([_row(receipt, receipt.sequence in counted) for receipt in kept])
+    return frame if len(frame) else pd.DataFrame(columns=[*_COLUMNS, *MEASURES])
+
+
+_COLUMNS = (
+    "campaign", "sequence", "block", "attempt", "window", "position", "place", "arm", "rung", "seed", "sentinel",
+    "outcome", "reason", "counted", "pooled", "prefill_source", "memory_source", "n_tokens", "prompt_tokens",
+    "count_source", "cold", "honoured", "engagement", "text_digest", "ids_digest", "body_digest", "workload",
+)  # fmt: skip
+
+
+def _row(receipt: Receipt, counted: bool) -> dict[str, Any]:
+    """One receipt's columns."""
+    cell, trace = receipt.cell, receipt.trace
+    return {
+        "campaign": receipt.campaign,
+        "sequence": receipt.sequence,
+        "block": cell.block,
+        "attempt": receipt.attempt,
+        "window": cell.window.number,
+        "position": cell.window.position,
+        "place": cell.place,
+        "arm": cell.arm,
+        "rung": cell.rung,
+        "seed": cell.seed,
+        "sentinel": cell.sentinel,
+        "outcome": receipt.outcome,
+        "reason": receipt.reason,
+        "counted": counted,
+        "pooled": counted and receipt.outcome == "ok" and not cell.sentinel,
+        "prefill_source": "server" if _server_times_prefill(receipt) else "client-ttft",
+        "memory_source": receipt.memory.source,
+        "n_tokens": trace.completion_tokens,
+        "prompt_tokens": trace.prompt_tokens,
+        "count_source": trace.count_source,
+        "cold": receipt.cold.value,
+        "honoured": receipt.request.honoured,
+        "engagement": receipt.engagement.verdict,
+        "text_digest": receipt.text.digest if receipt.text else None,
+        "ids_digest": receipt.text.ids_digest if receipt.text else None,
+        "body_digest": receipt.request.body_digest,
+        "workload": receipt.request.workload,
+        **values(receipt),
+    }
+
+
+def values(receipt: Receipt) -> dict[str, float | None]:
+    """Every metric of a receipt; all are None unless it ended `ok`, and prefill also where the prompt was warm.
+
+    Rates over a guessed token count are None already in their formulas (ledger.trace).
+    """
+    if receipt.outcome != "ok":
+        return dict.fromkeys(MEASURES)
+    found = {name: metric.of(receipt.trace) for name, metric in METRICS.items()}
+    if receipt.cold.value == "warm":
+        found["prefill"] = None
+    peak = receipt.memory.peak
+    found[PEAK_MEMORY.name] = float(peak) if peak and not receipt.memory.lower_bound else None
+    return found
+
+
+def _server_times_prefill(receipt: Receipt) -> bool:
+    """Whether the prefill rate rests on the server's own clock rather than on the client's time to first token."""
+    seconds = (receipt.trace.timings or {}).get("prompt_s")
+    return isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds > 0

@@ -1,0 +1,254 @@
+"""Per rung and metric: what each arm did, how each candidate stands to the control, and the verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from battery.analyse import stats
+from battery.analyse.pairs import Pairs, match
+from battery.analyse.rows import MEASURES
+from battery.analyse.stats import Verdict, Word
+from battery.ledger.store import Header
+from battery.ledger.trace import Trace
+
+MAIN = ("decode", "prefill", "ttft", "peak_memory")
+FACTORS = ("tokens_per_step", "steps_per_second", "acceptance")
+COMPARED = (*MAIN, *FACTORS)
+"""Metrics that get a ratio. End-to-end time and TPOT do not: they follow the length of the answer."""
+
+
+class Level(msgspec.Struct, frozen=True, kw_only=True):
+    """One arm's own value of a metric at a rung: geometric mean over windows, t interval over them, and the range."""
+
+    arm: str
+    metric: str
+    rung: int
+    value: float | None
+    low: float | None
+    high: float | None
+    smallest: float | None
+    largest: float | None
+    n: int
+    """Requests behind it."""
+    windows: tuple[tuple[int, float], ...]
+    """Window number and that window's own geometric mean (for peak memory: its highest)."""
+    source: str = ""
+    """Where the figure was read, for metrics that have more than one source."""
+    why: str = ""
+    """Why there is no value."""
+    receipts: tuple[int, ...] = ()
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate against the control, one metric, one rung: ratio = candidate / control."""
+
+    metric: str
+    rung: int
+    control: str
+    candidate: str
+    primary: bool
+    verdict: Verdict
+    margin: float
+    pairs: int
+    planned: int
+    lost: dict[str, int]
+    unequal_lengths: int
+    """Pairs that were timed over the tokens that both arms produced."""
+    estimate: stats.Estimate | None = None
+    p_corrected: float | None = None
+    """After Holm across the other rungs of this metric; the primary endpoint stays as it is."""
+    tost_p: float | None = None
+    tost_p_corrected: float | None = None
+    detectable: float | None = None
+    """Share that this many blocks find four times out of five at this spread."""
+    blocks_needed: int | None = None
+    """Blocks that would find the margin at this spread; None where there is no spread, or too many."""
+    by_block: tuple[tuple[int, float], ...] = ()
+    """Block and its own ratio."""
+    receipts: tuple[int, ...] = ()
+
+
+class Ladder(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate against the control over all rungs: geometric mean of the rung ratios, per block, then one t."""
+
+    metric: str
+    control: str
+    candidate: str
+    rungs: tuple[int, ...]
+    estimate: stats.Estimate | None
+    why: str = ""
+
+
+def levels(frame: pd.DataFrame, header: Header) -> tuple[Level, ...]:
+    """Every arm × metric × rung, also those without a value; metrics that no receipt has are left out."""
+    return tuple(
+        _level(frame, arm.name, metric, rung)
+        for metric in MEASURES
+        if metric in MAIN or frame[metric].notna().any()
+        for rung in header.plan.ladder
+        for arm in header.arms
+    )
+
+
+def _level(frame: pd.DataFrame, arm: str, metric: str, rung: int) -> Level:
+    """One arm's value at one rung, over pooled rows."""
+    seen = frame[
+        (frame["arm"] == arm) & (frame["rung"] == rung) & (~frame["sentinel"].astype(bool))
+    ]
+    here = seen[seen["pooled"].astype(bool) & seen[metric].notna()]
+    here = here[here[metric] > 0]
+    windows: list[tuple[int, float]] = []
+    for number, group in here.groupby("window", sort=True):
+        found = group[metric].to_numpy(dtype=float)
+        own = found.max() if metric == "peak_memory" else math.exp(float(np.log(found).mean()))
+        windows.append((int(str(number)), float(own)))
+    mean = stats.geometric([math.log(value) for _, value in windows])
+    column = {"prefill": "prefill_source", "peak_memory": "memory_source"}.get(metric)
+    return Level(
+        arm=arm, metric=metric, rung=rung,
+        value=mean.value if mean else None,
+        low=mean.low if mean else None,
+        high=mean.high if mean else None,
+        smallest=float(here[metric].min()) if mean else None,
+        largest=float(here[metric].max()) if mean else None,
+        n=len(here),
+        windows=tuple(windows),
+        source=" and ".join(sorted({str(s) for s in here[column]})) if column and mean else "",
+        why="" if mean else _absent(seen),
+        receipts=tuple(int(number) for number in here["sequence"]),
+    )  # fmt: skip
+
+
+def _absent(seen: pd.DataFrame) -> str:
+    """Why an arm has no value at a rung, in words short enough for a chart."""
+    if not len(seen):
+        return "not reached"
+    if not seen["counted"].any():
+        return "incomplete"
+    failed = seen[seen["counted"].astype(bool) & (seen["outcome"] != "ok")]["outcome"]
+    if len(failed):
+        return ", ".join(f"{word} {count}" for word, count in sorted(failed.value_counts().items()))
+    return "not reported"
+
+
+def compare(
+    frame: pd.DataFrame, traces: Mapping[int, Trace], header: Header
+) -> tuple[Comparison, ...]:
+    """Every candidate against the control, Holm-corrected within metric across rungs, primary endpoint apart."""
+    found: list[Comparison] = []
+    for candidate in header.arms[1:]:
+        for metric in COMPARED:
+            if metric not in MAIN and not _both_have(frame, metric, header.control, candidate.name):
+                continue
+            family = [
+                _compared(
+                    match(frame, traces, header.plan, metric, rung, (header.control, candidate.name)),
+                    header, candidate.name, rung,
+                )
+                for rung in header.plan.ladder
+            ]  # fmt: skip
+            found.extend(_judged(family, header))
+    return tuple(found)
+
+
+def _both_have(frame: pd.DataFrame, metric: str, *arms: str) -> bool:
+    """Whether every arm has the metric somewhere."""
+    return all(bool(frame[frame["arm"] == arm][metric].notna().any()) for arm in arms)
+
+
+def _compared(pairs: Pairs, header: Header, candidate: str, rung: int) -> Comparison:
+    """The numbers of one comparison, before correction; the verdict comes with the family."""
+    plan, blocks = header.plan, pairs.by_block()
+    estimate = stats.paired(list(blocks.values()))
+    margin = plan.margins.of(pairs.metric)
+    return Comparison(
+        metric=pairs.metric, rung=rung, control=header.control, candidate=candidate,
+        primary=(pairs.metric, rung) == (plan.primary.metric, plan.anchor),
+        verdict=Verdict(word="undecided"),
+        margin=margin,
+        pairs=len(pairs.kept), planned=pairs.planned, lost=pairs.lost,
+        unequal_lengths=sum(pair.cut for pair in pairs.kept),
+        estimate=estimate,
+        tost_p=stats.equivalence(list(blocks.values()), margin),
+        detectable=stats.detectable(estimate.sd, estimate.blocks) if estimate else None,
+        blocks_needed=stats.blocks_needed(estimate.sd, margin) if estimate else None,
+        by_block=tuple((block, math.exp(d)) for block, d in blocks.items()),
+        receipts=tuple(sorted({number for pair in pairs.kept for number in pair.receipts})),
+    )  # fmt: skip
+
+
+def _judged(family: list[Comparison], header: Header) -> list[Comparison]:
+    """One metric's comparisons with p-values corrected and verdicts given."""
+    others = [one for one in family if not one.primary]
+    ps = stats.holm([one.estimate.p if one.estimate else None for one in others])
+    tosts = stats.holm([one.tost_p for one in others])
+    corrected = {one.rung: (p, tost) for one, p, tost in zip(others, ps, tosts, strict=True)}
+    judged = []
+    for one in family:
+        own = (one.estimate.p if one.estimate else None, one.tost_p)
+        p, tost = corrected.get(one.rung, own)
+        verdict = _verdict(one, p, tost, header)
+        judged.append(
+            msgspec.structs.replace(one, p_corrected=p, tost_p_corrected=tost, verdict=verdict)
+        )
+    return judged
+
+
+def _verdict(one: Comparison, p: float | None, tost: float | None, header: Header) -> Verdict:
+    """The verdict, after the reasons that forbid one."""
+    lost = one.planned - one.pairs
+    told = "; ".join(f"{why} ({count})" for why, count in one.lost.items())
+    if one.estimate is None:
+        return Verdict(word="not comparable", why=told or "no complete block")
+    if lost > stats.MOST_LOST * one.planned:
+        return Verdict(
+            word="not comparable", why=f"{lost} of {one.planned} pairs are missing: {told}"
+        )
+    if one.estimate.blocks < stats.FEWEST_BLOCKS:
+        return stats.judge(one.estimate, p, tost, one.margin, words(one.metric))
+    planned = header.plan.blocks
+    if one.estimate.blocks < planned - stats.MOST_LOST * planned:
+        return Verdict(
+            word="undecided",
+            why=f"{one.estimate.blocks} of {planned} planned blocks: a verdict before the end would be peeking",
+        )
+    return stats.judge(one.estimate, p, tost, one.margin, words(one.metric))
+
+
+def words(metric: str) -> tuple[Word, Word]:
+    """The words for a ratio above and below 1."""
+    if metric == "peak_memory":
+        return ("larger", "smaller")
+    if metric in ("tokens_per_step", "acceptance"):
+        return ("higher", "lower")
+    return ("faster", "slower") if MEASURES[metric].higher_is_better else ("slower", "faster")
+
+
+def ladders(comparisons: tuple[Comparison, ...], header: Header) -> tuple[Ladder, ...]:
+    """The summary over rungs per candidate and metric, from blocks that have every comparable rung."""
+    found = []
+    for candidate in header.arms[1:]:
+        for metric in MAIN:
+            family = [
+                one
+                for one in comparisons
+                if (one.candidate, one.metric) == (candidate.name, metric)
+            ]
+            usable = [one for one in family if one.verdict.word != "not comparable"]
+            per_rung = [dict(one.by_block) for one in usable]
+            blocks = sorted(set.intersection(*map(set, per_rung))) if per_rung else []
+            means = [float(np.mean([math.log(rung[b]) for rung in per_rung])) for b in blocks]
+            found.append(
+                Ladder(
+                    metric=metric, control=header.control, candidate=candidate.name,
+                    rungs=tuple(one.rung for one in usable),
+                    estimate=stats.paired(means),
+                    why="" if means else "no rung can be compared",
+                )
+            )  # fmt: skip
+    return tuple(found)

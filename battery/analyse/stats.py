@@ -1,0 +1,222 @@
+"""Paired estimates, equivalence, corrections, power and the verdict: pure functions of numbers.
+
+The unit is the block. Every lower source of noise (window, seed, request) is inside the spread of block differences,
+because seeds are fresh in every block; a plain t interval on them is therefore the whole interval. Tests and
+power are scipy's and statsmodels' own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Literal
+
+import msgspec
+import numpy as np
+from scipy import stats as scipy_stats
+from statsmodels.stats.power import TTestPower
+from statsmodels.stats.weightstats import DescrStatsW
+
+ALPHA = 0.05
+FEWEST_BLOCKS = 6
+"""Below six blocks there is no verdict: three blocks of one sign happen in a quarter of all null batteries."""
+MOST_LOST = 0.10
+"""Share of pairs that may be missing before two arms are not comparable."""
+MOST_BLOCKS = 100
+"""Where the search for the number of blocks needed gives up."""
+_NO_SPREAD = 1e-12
+
+Word = Literal[
+    "faster", "slower", "smaller", "larger", "higher", "lower", "equivalent", "undecided", "pilot", "not comparable",
+    "invalid",
+]  # fmt: skip
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """A ratio from block differences of logarithms, with its 95 % interval; parts that need more blocks are None."""
+
+    blocks: int
+    ratio: float
+    low: float | None = None
+    high: float | None = None
+    sd: float | None = None
+    """Spread of the block differences, in logarithms."""
+    p: float | None = None
+    """Two-sided t test of no difference."""
+    sign_flip_p: float | None = None
+    """Exact sign-flip permutation p: shown beside p as sensitivity, never used for a verdict."""
+    note: str = ""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """One word from the closed set, what qualifies it, and why it is no stronger one."""
+
+    word: Word
+    qualifier: str = ""
+    why: str = ""
+
+
+def paired(differences: Sequence[float]) -> Estimate | None:
+    """The ratio exp(mean D) with exp(mean D ± t(.975, K−1) · sd(D)/√K); None without a block.
+
+    With one block there is a ratio and no interval. Where all blocks agree to the last bit the interval has no width, t
+    is infinite, and p is its limit: 0 for a difference, 1 for none; the note says so.
+    """
+    d = np.asarray(differences, dtype=float)
+    if d.size == 0:
+        return None
+    mean = float(d.mean())
+    if d.size == 1:
+        return Estimate(
+            blocks=1, ratio=math.exp(mean), note="one block: no interval can be computed"
+        )
+    flip = sign_flip(d)
+    if float(np.ptp(d)) <= _NO_SPREAD:
+        ratio = 1.0 if abs(mean) <= _NO_SPREAD else math.exp(mean)
+        return Estimate(
+            blocks=d.size, ratio=ratio, low=ratio, high=ratio, sd=0.0, p=float(ratio == 1.0), sign_flip_p=flip,
+            note="every block gave the same ratio: the interval has no width",
+        )  # fmt: skip
+    test = scipy_stats.ttest_1samp(d, 0.0)
+    interval = test.confidence_interval(1 - ALPHA)
+    return Estimate(
+        blocks=d.size, ratio=math.exp(mean), low=math.exp(interval.low), high=math.exp(interval.high),
+        sd=float(d.std(ddof=1)), p=float(test.pvalue), sign_flip_p=flip,
+    )  # fmt: skip
+
+
+def sign_flip(d: np.ndarray) -> float | None:
+    """Exact sign-flip p of the mean; above 14 blocks from 9,999 seeded resamples; None below two blocks."""
+    if d.size < 2:
+        return None
+    return float(
+        scipy_stats.permutation_test(
+            (d,), np.mean, permutation_type="samples", vectorized=True,
+            n_resamples=2**14 if d.size <= 14 else 9999, rng=np.random.default_rng(1),
+        ).pvalue
+    )  # fmt: skip
+
+
+def equivalence(differences: Sequence[float], margin: float) -> float | None:
+    """TOST p: two one-sided t tests of the block differences against ±log(1 + margin); None below two blocks."""
+    d = np.asarray(differences, dtype=float)
+    if d.size < 2:
+        return None
+    bound = math.log1p(margin)
+    if float(np.ptp(d)) <= _NO_SPREAD:
+        return 0.0 if abs(float(d.mean())) < bound else 1.0
+    return float(DescrStatsW(d).ttost_mean(-bound, bound)[0])
+
+
+def holm(ps: Sequence[float | None]) -> list[float | None]:
+    """Holm-adjusted p-values in the same order: max over smaller ones of (m − rank) · p, at most 1; None stays None.
+
+    Written out because statsmodels' multipletests collects garbage at every call, which was most of an analysis.
+    """
+    known = sorted((p, place) for place, p in enumerate(ps) if p is not None)
+    adjusted: list[float | None] = [None] * len(ps)
+    running = 0.0
+    for rank, (p, place) in enumerate(known):
+        running = max(running, min(1.0, (len(known) - rank) * p))
+        adjusted[place] = running
+    return adjusted
+
+
+@cache
+def _effect(blocks: int) -> float:
+    """Difference, in spreads of the block differences, that `blocks` blocks find four times out of five."""
+    found = TTestPower().solve_power(nobs=blocks, alpha=ALPHA, power=0.8, alternative="two-sided")
+    return float(np.squeeze(found))
+
+
+def detectable(sd: float | None, blocks: int) -> float | None:
+    """Smallest difference, as a share, that `blocks` blocks of this spread would find four times out of five."""
+    return None if sd is None or blocks < 3 else math.expm1(_effect(blocks) * sd)
+
+
+def blocks_needed(sd: float | None, margin: float) -> int | None:
+    """Fewest blocks, even and at least six, that find a difference of `margin` four times out of five at this spread.
+
+    None where there is no spread to plan from, or above MOST_BLOCKS.
+    """
+    if sd is None:
+        return None
+    for blocks in range(FEWEST_BLOCKS, MOST_BLOCKS + 1, 2):
+        if _effect(blocks) * sd <= math.log1p(margin):
+            return blocks
+    return None
+
+
+def judge(
+    estimate: Estimate,
+    p: float | None,
+    tost_p: float | None,
+    margin: float,
+    words: tuple[Word, Word],
+) -> Verdict:
+    """The verdict of STATS 3.8; `words` are for a ratio above and below 1, and both p-values are already corrected.
+
+    A difference needs p < .05 and the interval on that side of 1. Equivalence needs its own test: a difference that was
+    not found is `undecided`, never equal.
+    """
+    if (
+        estimate.blocks < FEWEST_BLOCKS
+        or p is None
+        or estimate.low is None
+        or estimate.high is None
+    ):
+        return Verdict(
+            word="pilot",
+            why=f"{estimate.blocks} of the {FEWEST_BLOCKS} blocks that a verdict needs",
+        )
+    bound, share = math.log1p(margin), f"{100 * margin:g} %"
+    low, high = math.log(estimate.low), math.log(estimate.high)
+    differs = p < ALPHA and (low > 0 or high < 0)
+    within = tost_p is not None and tost_p < ALPHA
+    if differs:
+        word = words[0] if low > 0 else words[1]
+        if low > bound or high < -bound:
+            return Verdict(word=word, qualifier=f"by at least {share}")
+        return Verdict(word=word, qualifier=f"within {share}" if within else "")
+    if within:
+        return Verdict(word="equivalent", qualifier=f"within {share}")
+    return Verdict(word="undecided", why=_undecided(estimate, p, margin, low > 0 or high < 0))
+
+
+def _undecided(estimate: Estimate, p: float, margin: float, clear: bool) -> str:
+    """Why nothing can be said, and what would let it be said."""
+    cause = (
+        f"the interval is clear of 1 but p after Holm is {p:.2g}"
+        if clear
+        else f"the interval holds 1 and is not inside ±{100 * margin:g} %"
+    )
+    found = detectable(estimate.sd, estimate.blocks)
+    needed = blocks_needed(estimate.sd, margin)
+    enough = f"{needed} blocks" if needed else f"more than {MOST_BLOCKS} blocks"
+    if found is None:
+        return cause
+    return f"{cause}; {estimate.blocks} blocks find {100 * found:.2g} %, {enough} would find {100 * margin:g} %"
+
+
+class Mean(msgspec.Struct, frozen=True, kw_only=True):
+    """A geometric mean over windows with its 95 % t interval (None below two windows)."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+def geometric(logs: Sequence[float]) -> Mean | None:
+    """The exponential of the mean of window means, with the t interval on them; None without a window."""
+    x = np.asarray(logs, dtype=float)
+    if x.size == 0:
+        return None
+    value = math.exp(float(x.mean()))
+    if x.size == 1:
+        return Mean(value=value, low=None, high=None, n=1)
+    if float(np.ptp(x)) <= _NO_SPREAD:
+        return Mean(value=value, low=value, high=value, n=x.size)
+    interval = scipy_stats.ttest_1samp(x, 0.0).confidence_interval(1 - ALPHA)
+    return Mean(value=value, low=math.exp(interval.low), high=math.exp(interval.high), n=x.size)

@@ -1,0 +1,1 @@
+"""From findings to charts, tables and pages, and back: `verify` recomputes them from the receipts."""

@@ -1,0 +1,247 @@
+"""Findings to `reports/<campaign>.md`, ready to paste into a pull request, and `.json` beside it.
+
+Prose is fixed; every number in it comes from Findings and stands in a table too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from battery.analyse import findings as kept
+from battery.analyse.findings import Findings
+from battery.ledger.store import replace
+from battery.render import tables, words
+from battery.render.charts import CHARTS
+
+FORMULAS = ("decode", "prefill", "ttft", "peak_memory")
+
+
+def write_report(findings: Findings, reports_dir: Path) -> list[Path]:
+    """Write the Markdown and the findings it rests on; the paths written."""
+    reports_dir.mkdir(parents=True, exist_ok=True)
+    page = reports_dir / f"{findings.campaign}.md"
+    replace(page, markdown(findings).encode())
+    return [page, kept.write(findings, reports_dir / f"{findings.campaign}.json")]
+
+
+def markdown(findings: Findings) -> str:
+    """The whole page."""
+    sections: tuple[Callable[[Findings], str], ...] = (
+        _head, _results, _long, _interleaved, _speculation, _method, _switches, _quality, _validity, _again,
+    )  # fmt: skip
+    parts = [part.strip() for section in sections if (part := section(findings))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _chart(findings: Findings, key: str) -> str:
+    """A chart with its caption."""
+    one = CHARTS[key]
+    # The full text is inside the picture; here it would bury the page, and the numbers stand in the table below.
+    return f"![{one.caption.split(';')[0].split('.')[0]}](../charts/{findings.campaign}/{key}.svg)\n\n*{one.caption}*"
+
+
+def _head(findings: Findings) -> str:
+    """Title, status, and the primary endpoint."""
+    plan = findings.plan
+    notes = []
+    if findings.status == "incomplete":
+        notes.append(
+            f"**Unfinished:** {findings.blocks_complete} of {plan.blocks} planned blocks are complete."
+        )
+    if findings.pilot:
+        notes.append(
+            "**Pilot:** there are too few blocks for a verdict; intervals are shown, claims are not."
+        )
+    voids = [one for one in findings.doubts if one.severity == "void"]
+    if voids:
+        notes.append(f"**Not valid as it stands:** {len(voids)} finding(s) of section 5 void it.")
+    lines = "\n".join(f"- {line}" for line in tables.headline(findings, mark="**").splitlines())
+    endpoint = (
+        f"Primary endpoint, declared before measuring: {findings.measure(plan.primary.metric).title} at {plan.anchor:,}"
+        f" tokens of context, practical margin {100 * plan.margins.of(plan.primary.metric):g} %."
+    )
+    quality = "- Quality: not run (section 4)."
+    return "\n\n".join(
+        [f"# {findings.campaign}", *notes, f"{lines}\n{quality}", endpoint]
+    )  # fmt: skip
+
+
+def _results(findings: Findings) -> str:
+    """Sections 1 to 1.3."""
+    how = (
+        "Each arm: geometric mean over its windows, in brackets the range of single requests, n requests. Ratio:"
+        " candidate against control on the same prompts in the same block, 95 % t interval over blocks; pairs of"
+        " requests behind it of those planned. Verdicts other than the primary endpoint's are Holm-corrected within a"
+        " metric across contexts."
+    )
+    parts = ["## 1. Results", _chart(findings, "summary")]
+    if findings.candidates:
+        parts.append(_chart(findings, "ratios"))
+    parts.append(how)
+    for title, metrics in (
+        ("1.1 Decode by context", ("decode",)),
+        ("1.2 Prefill by context", ("prefill",)),
+        ("1.3 Time to first token and peak memory", ("ttft", "peak_memory")),
+    ):
+        parts.append(f"### {title}")
+        for metric in metrics:
+            chart, named = _chart(findings, metric), _named(findings, metric)
+            parts += [chart, named, tables.by_context(findings, metric)]
+        parts.append(tables.whys(findings, metrics))
+    if findings.candidates:
+        parts += [
+            "Over the whole ladder, one interval per metric (no correction needed):", tables.over_ladder(findings),
+            "<details><summary>The tests behind the verdicts</summary>", tables.statistics(findings), "</details>",
+        ]  # fmt: skip
+    return "\n\n".join(part for part in parts if part)
+
+
+def _named(findings: Findings, metric: str) -> str:
+    """What the table below shows, and from which source where there is a choice."""
+    measure = findings.measure(metric)
+    sources = sorted({x.source for x in findings.levels if x.metric == metric and x.source})
+    where = f" Source: {', '.join(sources)}." if sources else ""
+    better = "higher" if measure.higher_is_better else "lower"
+    return (
+        f"{words.titled(measure.title)}, {words.unit(findings, metric)}; {better} is better.{where}"
+    )
+
+
+def _long(findings: Findings) -> str:
+    """Section 1.4."""
+    return "\n\n".join(
+        [
+            "### 1.4 Long contexts and other outcomes",
+            "Running out of memory is a result. A peak with “>” is a lower bound: the allocation that failed never"
+            " landed.",
+            tables.long_contexts(findings),
+        ]
+    )
+
+
+def _interleaved(findings: Findings) -> str:
+    """Section 1.5."""
+    parts = [
+        "### 1.5 The interleaved windows",
+        _chart(findings, "windows"), tables.windows(findings), tables.blocks(findings), _drift(findings),
+    ]  # fmt: skip
+    return "\n\n".join(parts)
+
+
+def _drift(findings: Findings) -> str:
+    """The drift diagnostics as a list."""
+    drift, lines = findings.drift, []
+    for order in drift.order:
+        told = (
+            f"{words.change(order.ratio, True)} ({words.change(order.low, True)} to {words.change(order.high, True)})"
+            f"{', flagged: the interval excludes 0' if order.flagged else ''}"
+        )
+        watson = (
+            f"; Durbin-Watson {order.durbin_watson:.2f}" if order.durbin_watson is not None else ""
+        )
+        what = f"not computed: {order.why}" if order.ratio is None else told + watson
+        lines.append(f"Order effect, {order.candidate} (ratio when it runs second): {what}.")
+    for one in drift.sentinels:
+        told = (
+            f"not computed: {one.why}"
+            if one.bracket is None or one.last_first is None
+            else f"bracket (largest against smallest) {words.change(1 + one.bracket)}, last against first"
+            f" {words.change(1 + one.last_first)}"
+        )
+        lines.append(
+            f"Sentinel of {one.arm}: {told}; {one.texts} {'text' if one.texts == 1 else 'different texts'}"
+            f" in {one.windows} windows."
+        )
+    texts = {one.arm: one.digest for one in drift.sentinels}
+    for candidate in findings.candidates:
+        if texts.get(candidate) and texts.get(findings.control):
+            same = "the" if texts[candidate] == texts[findings.control] else "not the"
+            lines.append(f"Sentinel text of {candidate}: {same} same as {findings.control}'s.")
+    trend = drift.trend
+    level = (
+        f"not computed: {trend.why}"
+        if trend.per_window is None
+        else f"{words.change(1 + trend.per_window, True)} per window, Kendall p {words.pvalue(trend.kendall_p)}"
+    )
+    lines.append(f"Level drift: {level}.")
+    test = drift.self_test
+    floor = (
+        f"not computed: {test.why}"
+        if test.low is None or test.high is None
+        else f"{words.change(test.ratio)} ({words.change(test.low)} to {words.change(test.high)}),"
+        f" p {words.pvalue(test.p)} (the change of prompts between blocks is in it)"
+    )
+    lines.append(f"Arms against themselves, {test.pairs} neighbouring pairs: {floor}.")
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def _speculation(findings: Findings) -> str:
+    """Section 1.6, where servers count."""
+    found = tables.speculation(findings)
+    if not found:
+        return ""
+    how = (
+        "Decode rate = tokens per step × steps per second. The first factor depends on the text that the seed led to,"
+        " the second is the speed of the code."
+    )
+    return f"### 1.6 Speculation\n\n{how}\n\n{found}"
+
+
+def _method(findings: Findings) -> str:
+    """Section 2."""
+    return "\n\n".join(
+        [
+            "## 2. Method",
+            tables.method(findings),
+            "### What differs between the arms",
+            "Computed from the resolved arms and from what the servers told; “no” means that no arm file says so.",
+            tables.differences(findings),
+            "### Proof per request",
+            tables.proofs(findings),
+            "### Gates",
+            tables.gates(findings),
+            "### Formulas",
+            "\n".join(
+                f"- {findings.measure(name).title}: {findings.measure(name).formula}"
+                for name in FORMULAS
+            ),
+        ]
+    )
+
+
+def _switches(findings: Findings) -> str:
+    """Section 3."""
+    return f"## 3. Switches\n\n{tables.switches(findings)}"
+
+
+def _quality(findings: Findings) -> str:
+    """Section 4: this campaign's receipts are of speed only."""
+    return (
+        "## 4. Quality\n\nNot run: the campaign holds no quality receipts. Nothing here says that an arm answers as"
+        " well as the control."
+    )
+
+
+def _validity(findings: Findings) -> str:
+    """Section 5."""
+    return f"## 5. Validity findings\n\n{tables.doubts(findings)}"
+
+
+def _again(findings: Findings) -> str:
+    """Section 6."""
+    arms = ",".join(arm.arm.name for arm in findings.arms)
+    seal = f"`{findings.seal}`" if findings.seal else "none: the campaign is not sealed"
+    return "\n".join(
+        [
+            "## 6. Run it again, or check it",
+            "",
+            "```sh",
+            f"battery run --plan {findings.plan.name} --arms {arms}",
+            f"battery verify {findings.campaign}",
+            "```",
+            "",
+            f"Seal of the receipts: {seal}. `verify` recomputes it, analyses the receipts again, and compares every",
+            "figure, every line of this page and every byte of its charts.",
+        ]
+    )

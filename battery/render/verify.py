@@ -1,0 +1,256 @@
+"""Does a committed campaign still hold? Seal, receipts, figures, page and charts, each recomputed and compared.
+
+Nothing is trusted but the receipts, and those only as far as their seal goes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from battery.analyse.findings import Findings, analyse
+from battery.ledger import strict
+from battery.ledger.errors import ReceiptError
+from battery.ledger.store import SEAL, Campaign, check_pool, complete_blocks
+from battery.render.charts import MANIFEST, Manifest, draw, manifest
+from battery.render.report import markdown
+
+TOLERANCE = 1e-6
+"""Relative; figures are kept to nine digits, and another machine's libraries may differ in the last of them."""
+MOST = 10
+"""Differences named per file; the rest is counted."""
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that does not hold."""
+
+    place: str
+    what: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.what}; {self.remedy}"
+
+
+def verify(root: Path, campaign: str) -> list[Problem]:
+    """Everything about `campaign` under `root` that does not hold; empty when all of it does."""
+    store = Campaign(root / "receipts" / campaign)
+    if not store.exists:
+        where = f"receipts/{campaign}"
+        return [
+            Problem(
+                place=where,
+                what="no campaign is here",
+                remedy="check the name, or restore the folder",
+            )
+        ]
+    try:
+        store.header()
+        found = [*_seal(store), *_receipts(store)]
+        findings = analyse(store.folder)
+    except ReceiptError as broken:
+        return [
+            Problem(
+                place=f"receipts/{campaign}",
+                what=str(broken),
+                remedy="restore it from version control",
+            )
+        ]
+    return [
+        *found,
+        *_figures(findings, root / "reports" / f"{campaign}.json"),
+        *_page(findings, root / "reports" / f"{campaign}.md"),
+        *_charts(findings, root / "charts" / campaign),
+    ]
+
+
+def _seal(store: Campaign) -> Iterator[Problem]:
+    """Files that are not what was sealed."""
+    where = f"receipts/{store.folder.name}"
+    restore = "restore it from version control"
+    sealed = store.sealed()
+    if sealed is None:
+        yield Problem(
+            place=f"{where}/{SEAL}",
+            what="the campaign is not sealed",
+            remedy="finish it; the last block seals it",
+        )
+        return
+    now = store.chain()
+    for name, digest in sealed.files.items():
+        if name not in now.files:
+            yield Problem(
+                place=f"{where}/{name}", what="sealed, but the file is missing", remedy=restore
+            )
+        elif now.files[name] != digest:
+            what = f"its bytes changed since it was sealed (sha256 {now.files[name][:16]}…, not {digest[:16]}…)"
+            yield Problem(place=f"{where}/{name}", what=what, remedy=restore)
+    strays = {path.name for path in store.folder.iterdir() if path.suffix in (".json", ".jsonl")}
+    for name in sorted(strays - set(sealed.files) - {SEAL}):
+        yield Problem(
+            place=f"{where}/{name}",
+            what="this file is not in the seal",
+            remedy="take it away, or seal the campaign it belongs to",
+        )
+    if now.files == sealed.files and (now.seal, now.campaign) != (sealed.seal, sealed.campaign):
+        yield Problem(
+            place=f"{where}/{SEAL}",
+            what=f"the chain ends in {now.seal[:16]}…, not in {sealed.seal[:16]}…",
+            remedy=restore,
+        )
+
+
+def _receipts(store: Campaign) -> Iterator[Problem]:
+    """Receipts that cannot be read or pooled, and blocks that are not whole."""
+    where, header = f"receipts/{store.folder.name}", store.header()
+    receipts, complaints = store.readable()
+    for complaint in complaints:
+        yield Problem(place=where, what=complaint, remedy="restore it from version control")
+    if header.plan_digest != header.plan.digest:
+        yield Problem(
+            place=f"{where}/campaign.json",
+            what="the plan is not the one its digest names",
+            remedy="restore it from version control",
+        )
+    try:
+        check_pool(receipts, header)
+    except ReceiptError as refused:
+        yield Problem(place=where, what=str(refused), remedy="keep campaigns apart")
+    whole = complete_blocks(receipts, header)
+    missing = [block for block in range(1, header.plan.blocks + 1) if block not in whole]
+    if missing:
+        told = ", ".join(map(str, missing))
+        yield Problem(
+            place=where,
+            what=f"block(s) {told} of the plan are not complete",
+            remedy="run the campaign again: it goes on there",
+        )
+
+
+def _limited(problems: list[Problem], place: str) -> list[Problem]:
+    """The first few, and how many more there are."""
+    if len(problems) <= MOST:
+        return problems
+    more = Problem(
+        place=place, what=f"{len(problems) - MOST} more differences", remedy=problems[0].remedy
+    )
+    return [*problems[:MOST], more]
+
+
+def _figures(findings: Findings, path: Path) -> list[Problem]:
+    """Figures of the committed JSON that do not follow from the receipts."""
+    place, remedy = (
+        f"reports/{path.name}",
+        "render the report again, and find out who changed which",
+    )
+    if not path.is_file():
+        return [
+            Problem(
+                place=place, what="there is no such file", remedy="render the report and commit it"
+            )
+        ]
+    try:
+        # Through JSON on both sides: keys are text there, and tuples are lists.
+        committed = msgspec.json.decode(path.read_bytes())
+    except msgspec.DecodeError as broken:
+        return [Problem(place=place, what=f"cannot be read ({broken})", remedy=remedy)]
+    computed = msgspec.json.decode(msgspec.json.encode(findings))
+    found = [
+        Problem(
+            place=f"{place} {where}",
+            what=f"says {_short(left)}, the receipts give {_short(right)}",
+            remedy=remedy,
+        )
+        for where, left, right in differing(committed, computed)
+    ]
+    return _limited(found, place)
+
+
+def differing(left: Any, right: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Every path at which two documents differ; numbers within TOLERANCE are the same."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        for key in [*right, *(key for key in left if key not in right)]:
+            yield from differing(
+                left.get(key, "nothing"), right.get(key, "nothing"), f"{at}.{key}".strip(".")
+            )
+    elif isinstance(left, list) and isinstance(right, list):
+        for place, (one, other) in enumerate(zip_longest(left, right, fillvalue="nothing")):
+            yield from differing(one, other, f"{at}[{place}]")
+    elif not _same(left, right):
+        yield at, left, right
+
+
+def _same(left: Any, right: Any) -> bool:
+    """Whether two values are the same figure."""
+    numbers = [isinstance(x, int | float) and not isinstance(x, bool) for x in (left, right)]
+    if all(numbers) and (isinstance(left, float) or isinstance(right, float)):
+        return math.isclose(left, right, rel_tol=TOLERANCE, abs_tol=1e-12)
+    return type(left) is type(right) and bool(left == right)
+
+
+def _short(value: Any) -> str:
+    """A value for a message."""
+    told = msgspec.json.encode(value).decode()
+    return told if len(told) <= 60 else f"{told[:57]}…"
+
+
+def _page(findings: Findings, path: Path) -> list[Problem]:
+    """Lines of the committed Markdown that are not what the findings give."""
+    place, remedy = f"reports/{path.name}", "render the report again; edit its text nowhere else"
+    if not path.is_file():
+        return [
+            Problem(
+                place=place, what="there is no such file", remedy="render the report and commit it"
+            )
+        ]
+    committed = path.read_text(encoding="utf-8").split("\n")
+    found = [
+        Problem(place=f"{place}:{number}", what=_lines(left, right), remedy=remedy)
+        for number, (left, right) in enumerate(
+            zip_longest(committed, markdown(findings).split("\n"), fillvalue=""), start=1
+        )
+        if left != right
+    ]
+    return _limited(found, place)
+
+
+def _lines(left: str, right: str) -> str:
+    """Two texts of a line, cut to where they part."""
+    start = next(
+        (i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b),
+        min(len(left), len(right)),
+    )
+    begin = max(0, start - 30)
+    return f"says “…{left[begin : start + 40]}…”, the receipts give “…{right[begin : start + 40]}…”"
+
+
+def _charts(findings: Findings, folder: Path) -> Iterator[Problem]:
+    """Charts whose bytes, or whose manifest, are not what the findings give."""
+    place, remedy = f"charts/{folder.name}", "render the charts again"
+    made = draw(findings)
+    for key, (_, data) in made.items():
+        path = folder / f"{key}.svg"
+        if not path.is_file():
+            yield Problem(place=f"{place}/{path.name}", what="the chart is missing", remedy=remedy)
+        elif path.read_bytes() != data:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            what = f"its bytes are not what the receipts draw (sha256 {digest[:16]}…)"
+            yield Problem(place=f"{place}/{path.name}", what=what, remedy=remedy)
+    path = folder / MANIFEST
+    try:
+        committed = strict.read_json(path, Manifest)
+    except ReceiptError as broken:
+        yield Problem(place=f"{place}/{MANIFEST}", what=str(broken), remedy=remedy)
+        return
+    if committed != manifest(findings, made):
+        yield Problem(
+            place=f"{place}/{MANIFEST}",
+            what="it does not describe the charts of these receipts",
+            remedy=remedy,
+        )

@@ -1,0 +1,147 @@
+"""Which switches are on, and what each of them did.
+
+The board is made from what was asked and from the kill switches of the environment, read at start. It puts switches
+on when their stage comes, keeps the reason of each that stayed off, and says after every request which of them ran
+in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from switchboard.config import Asked
+from switchboard.errors import ConfigError, Declined, SwitchRefused
+from switchboard.registry import Applied, Counter, Proposer, Stage, Switch, known, unknown
+
+
+@dataclass
+class Position:
+    """One switch on the board: asked for or not, on or not, and what it counted."""
+
+    switch: Switch
+    options: msgspec.Struct
+    asked: bool = False
+    required: bool = False
+    reason: str | None = None
+    killed: bool = False
+    on: bool = False
+    coverage: dict[str, int] | None = None
+    counter: Counter = field(default_factory=Counter)
+    ran_last: bool = False
+    mark: int = 0
+
+    @property
+    def state(self) -> str:
+        """Off, declined, armed (on, but it did not run in the latest request) or engaged (it did)."""
+        if not self.asked or self.killed:
+            return "off"
+        if not self.on:
+            return "declined"
+        return "engaged" if self.ran_last else "armed"
+
+    def decline(self, reason: str) -> None:
+        """Stay off for a reason, or refuse the start when the switch was required."""
+        self.on = False
+        self.reason = reason
+        if self.required:
+            raise SwitchRefused(
+                f"switch {self.switch.name} is required and was declined: {reason}; "
+                "use --switch instead of --require to start without it"
+            )
+
+    def told(self) -> dict[str, Any]:
+        """The entry of /health."""
+        return {
+            "asked": self.asked,
+            "state": self.state,
+            "reason": self.reason,
+            "exactness": self.switch.exactness,
+            "options": msgspec.to_builtins(self.options),
+            "coverage": self.coverage,
+            "counters": self.counter.told(),
+            "kill": self.switch.kill,
+        }
+
+
+class Board:
+    """All switches with their states; the one place that turns them on."""
+
+    def __init__(self, asked: tuple[Asked, ...], environ: Mapping[str, str]) -> None:
+        """Check every name and option now, so that a typing error ends the start at once."""
+        switches = known()
+        for one in asked:
+            if one.name not in switches:
+                raise ConfigError(unknown("switch", one.name, list(switches)))
+        wanted = {one.name: one for one in asked}
+        self.positions: dict[str, Position] = {}
+        for name, switch in switches.items():
+            mine = wanted.get(name)
+            options = switch.parse(dict(mine.options) if mine else {})
+            position = Position(switch, options, mine is not None, bool(mine and mine.required))
+            if environ.get(switch.kill) == "0":
+                position.killed = True
+                position.decline(f"killed by {switch.kill}=0")
+            self.positions[name] = position
+        drafts = [p.switch.name for p in self._asked("draft")]
+        if len(drafts) > 1:
+            raise ConfigError(f"at most one draft switch can be on, not {' and '.join(drafts)}")
+
+    def _asked(self, stage: Stage) -> Iterator[Position]:
+        for position in self.positions.values():
+            if position.asked and not position.killed and position.switch.stage == stage:
+                yield position
+
+    def apply_weights(self, model: Any, check: Callable[[], str | None]) -> None:
+        """Put on every `weights` switch; `check` says what is wrong with the model afterwards, or None."""
+        for position in self._asked("weights"):
+            try:
+                done: Applied = position.switch.apply(model, position.options, position.counter)
+            except Declined as declined:
+                position.decline(str(declined))
+                continue
+            wrong = check()
+            if wrong:
+                done.undo()
+                position.decline(f"parity probe failed: {wrong}")
+                continue
+            position.on = True
+            position.reason = done.note
+            position.coverage = {
+                "fused": done.fused,
+                "eligible": done.eligible,
+                "layers": done.layers,
+            }
+
+    def proposer(self, can_rewind: str | None) -> Proposer | None:
+        """The proposer that was asked for; `can_rewind` is why the cache cannot step back, or None."""
+        for position in self._asked("draft"):
+            if can_rewind is not None:
+                position.decline(can_rewind)
+                continue
+            try:
+                made: Proposer = position.switch.apply(position.options, position.counter)
+            except Declined as declined:
+                position.decline(str(declined))
+                continue
+            position.on = True
+            return made
+        return None
+
+    def begin(self) -> None:
+        """Remember the counts before a request."""
+        for position in self.positions.values():
+            position.mark = position.counter.runs
+
+    def end(self) -> None:
+        """See which switches ran in the request that just finished."""
+        for position in self.positions.values():
+            position.ran_last = position.counter.runs > position.mark
+
+    def clear(self) -> None:
+        """Forget the counts of the load, so that only requests count."""
+        for position in self.positions.values():
+            position.counter.clear()

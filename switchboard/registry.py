@@ -1,0 +1,140 @@
+"""The switches that exist, found by file name in `switchboard/switches/`.
+
+To add one: write one file there with one function of the file's name, decorated with `@switch(stage=…,
+exactness=…)`. Nothing else has to be touched. A stage fixes what the function takes and gives:
+
+- weights: (model, options, counter) -> Applied; changes the model in place, can be undone;
+- draft:   (options, counter) -> Proposer; guesses tokens for the verify loop.
+
+A function that cannot do its work raises Declined with the reason.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from switchboard.errors import ConfigError
+
+Stage = Literal["weights", "draft"]
+Exactness = Literal["exact", "rounding", "lossy"]
+
+
+class NoOptions(msgspec.Struct, frozen=True):
+    """The options of a switch that has none."""
+
+
+@dataclass
+class Counter:
+    """What a switch counts where it runs; `runs` above zero is what `engaged` means."""
+
+    runs: int = 0
+    more: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, amount: int = 1) -> None:
+        """Count something beside the runs."""
+        self.more[name] = self.more.get(name, 0) + amount
+
+    def told(self) -> dict[str, int]:
+        """All counts under their names, for /health."""
+        return {"runs": self.runs, **self.more}
+
+    def clear(self) -> None:
+        """Forget what the probes at load did, so that only requests count."""
+        self.runs = 0
+        self.more.clear()
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What a `weights` switch did: coverage in layers, what it left alone and why, and the way back."""
+
+    fused: int
+    eligible: int
+    layers: int
+    undo: Callable[[], None]
+    note: str | None = None
+
+
+class Proposer(Protocol):
+    """Guesses the next tokens from those so far; it sees every token exactly once."""
+
+    def begin(self, prompt: list[int]) -> None:
+        """Start on a new text."""
+
+    def extend(self, tokens: list[int]) -> None:
+        """Take the tokens that were really produced."""
+
+    def propose(self, limit: int) -> list[int]:
+        """Up to `limit` guesses, or none."""
+
+    def judged(self, proposed: int, accepted: int) -> None:
+        """Learn how many of the last guesses were right."""
+
+
+@dataclass(frozen=True)
+class Switch:
+    """One optimisation that can be turned off on its own."""
+
+    name: str
+    stage: Stage
+    exactness: Exactness
+    options: type[msgspec.Struct]
+    apply: Callable[..., Any]
+
+    @property
+    def kill(self) -> str:
+        """The environment variable that turns it off when it is 0."""
+        return f"SWITCHBOARD_{self.name.upper()}"
+
+    def parse(self, given: dict[str, str]) -> msgspec.Struct:
+        """Typed options from text; an unknown key or a bad value is an error that names it."""
+        names = [one.name for one in msgspec.structs.fields(self.options)]
+        for key in given:
+            if key not in names:
+                raise ConfigError(unknown(f"switch {self.name}: option", key, names))
+        try:
+            return msgspec.convert(given, self.options, strict=False)
+        except msgspec.ValidationError as error:
+            raise ConfigError(f"switch {self.name}: {error}") from error
+
+
+def unknown(what: str, name: str, names: list[str]) -> str:
+    """One sentence for a name that does not exist: the nearest known one, and all of them."""
+    near = get_close_matches(name, names, 1)
+    hint = f" did you mean '{near[0]}'?" if near else ""
+    return f"{what} '{name}' is not known;{hint} known: {', '.join(sorted(names)) or 'none'}"
+
+
+def switch(
+    *, stage: Stage, exactness: Exactness, options: type[msgspec.Struct] = NoOptions
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declare the decorated function to be the switch of its own name."""
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        function.__dict__["switch"] = Switch(function.__name__, stage, exactness, options, function)
+        return function
+
+    return declare
+
+
+@cache
+def known() -> MappingProxyType[str, Switch]:
+    """Every switch by name, in the order of the file names."""
+    package = importlib.import_module("switchboard.switches")
+    found: dict[str, Switch] = {}
+    for entry in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"switchboard.switches.{entry.name}")
+        declared = getattr(getattr(module, entry.name, None), "switch", None)
+        if not isinstance(declared, Switch):
+            raise ConfigError(f"switches/{entry.name}.py: no @switch function named {entry.name}")
+        found[entry.name] = declared
+    return MappingProxyType(found)

@@ -1,0 +1,108 @@
+"""From logits to tokens: bias and end-of-text masks, then temperature, top-k, top-p and min-p, then one draw.
+
+The order is fixed: temperature first, so top-p and min-p look at the distribution that is drawn from. Each request
+has its own key from its seed and never touches MLX's global random state, so a seed gives the same tokens whatever
+ran before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import mlx.core as mx
+import numpy as np
+
+from switchboard import accept
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What a request asked of the sampler, with every default filled in."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int = 0
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+
+
+class Sampler:
+    """Chooses tokens for one request."""
+
+    def __init__(self, sampling: Sampling, eos: Sequence[int]) -> None:
+        self._sampling = sampling
+        self._eos = tuple(eos)
+        self._key = mx.random.key(sampling.seed)
+        self._greedy = sampling.temperature == 0.0
+        self._biases: dict[bool, mx.array | None] = {}
+
+    def choose(self, logits: mx.array, made: int) -> mx.array:
+        """A token for the one row of logits, not evaluated yet; `made` tokens came before."""
+        logits = self._adjusted(logits, made)
+        if self._greedy:
+            return mx.argmax(logits, axis=-1)
+        return mx.random.categorical(self._filtered(logits), key=self._next_key())
+
+    def judge(self, logits: mx.array, draft: Sequence[int], made: int) -> accept.Verdict:
+        """What the exact law says of a draft, given the logits after the last token and after each guess."""
+        logits = self._adjusted(logits, made)
+        if self._greedy:
+            choices: list[int] = mx.argmax(logits, axis=-1).tolist()  # type: ignore[assignment]
+            return accept.greedy(choices, draft)
+        shares = np.array(self.distributions(logits), dtype=np.float64)
+        uniforms = np.array(mx.random.uniform(shape=(len(draft) + 1,), key=self._next_key()))
+        return accept.sampled(
+            shares / shares.sum(axis=-1, keepdims=True), draft, uniforms.astype(np.float64).tolist()
+        )
+
+    def distributions(self, logits: mx.array) -> mx.array:
+        """The probabilities that are drawn from, a row each, after temperature and filters."""
+        return mx.softmax(self._filtered(logits), axis=-1, precise=True)
+
+    def _next_key(self) -> mx.array:
+        self._key, key = mx.random.split(self._key)
+        return key
+
+    def _filtered(self, logits: mx.array) -> mx.array:
+        """Logits over temperature, all outside top-k, top-p or min-p at minus infinity; ties stay."""
+        sampling = self._sampling
+        scaled = logits.astype(mx.float32) / sampling.temperature
+        if 0 < sampling.top_k < scaled.shape[-1]:
+            edge = mx.min(mx.topk(scaled, sampling.top_k, axis=-1), axis=-1, keepdims=True)
+            scaled = mx.where(scaled < edge, -mx.inf, scaled)
+        if sampling.top_p < 1.0:
+            shares = mx.softmax(scaled, axis=-1, precise=True)
+            falling = -mx.sort(-shares, axis=-1)
+            before = mx.cumsum(falling, axis=-1) - falling
+            kept = mx.where(before < sampling.top_p, falling, mx.inf)
+            scaled = mx.where(shares < mx.min(kept, axis=-1, keepdims=True), -mx.inf, scaled)
+        if sampling.min_p > 0.0:
+            best = mx.max(scaled, axis=-1, keepdims=True)
+            edge = best + float(np.log(sampling.min_p))
+            scaled = mx.where(scaled < edge, -mx.inf, scaled)
+        return scaled
+
+    def _adjusted(self, logits: mx.array, made: int) -> mx.array:
+        """Add the bias of the request; rows that may not end yet lose the end tokens."""
+        count = logits.shape[0]
+        early = count if self._sampling.ignore_eos else self._sampling.min_tokens - made
+        early = max(0, min(count, early))
+        parts = [(logits[:early], True), (logits[early:], False)]
+        rows = [self._biased(part, mask) for part, mask in parts if part.shape[0]]
+        return rows[0] if len(rows) == 1 else mx.concatenate(rows, axis=0)
+
+    def _biased(self, logits: mx.array, mask_eos: bool) -> mx.array:
+        if mask_eos not in self._biases:
+            width = logits.shape[-1]
+            values = np.zeros(width, dtype=np.float32)
+            for token, amount in self._sampling.logit_bias.items():
+                values[token] = amount
+            if mask_eos:
+                values[list(self._eos)] = -np.inf
+            self._biases[mask_eos] = mx.array(values) if values.any() else None
+        bias = self._biases[mask_eos]
+        return logits if bias is None else logits + bias

@@ -1,0 +1,1 @@
+"""One file per switch; `switchboard.registry` finds them by file name."""

@@ -1,0 +1,184 @@
+"""Text to token ids and back, chat templates, and text that arrives in pieces.
+
+A token is bytes, not text: one character may need several tokens. `Pieces` holds an incomplete character back, and
+its token ids with it, so that every event carries text and exactly the ids that made it.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from switchboard.errors import RequestError
+
+FALLBACK_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant: ' }}{% endif %}"
+)
+
+
+@dataclass(frozen=True)
+class Text:
+    """What one model needs to read and write text."""
+
+    encode: Callable[[str], list[int]]
+    token_bytes: Callable[[int], bytes]
+    eos: tuple[int, ...]
+    template: str | None
+    vocabulary: int
+
+    def chat(self, messages: Sequence[dict[str, Any]]) -> str:
+        """The text that the model's own chat template makes of a conversation, ready for the answer."""
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment.globals["raise_exception"] = _raise
+        compiled = environment.from_string(self.template or FALLBACK_TEMPLATE)
+        return compiled.render(messages=list(messages), add_generation_prompt=True)
+
+
+def _raise(message: str) -> None:
+    raise RequestError(f"chat template: {message}", code="chat_template")
+
+
+def byte_alphabet() -> dict[str, int]:
+    """The byte behind each printable character of byte-level BPE (the mapping of GPT-2).
+
+    Printable bytes stand for themselves; the other 68 are moved to U+0100 and up, in order.
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    alphabet = {chr(byte): byte for byte in printable}
+    moved = [byte for byte in range(256) if byte not in set(printable)]
+    alphabet.update({chr(256 + place): byte for place, byte in enumerate(moved)})
+    return alphabet
+
+
+def from_byte_level_bpe(
+    *,
+    tokens: list[str],
+    merges: list[str],
+    special: list[str],
+    digits: bool,
+    eos: list[int],
+    template: str | None,
+) -> Text:
+    """A byte-level BPE tokenizer from its tables; special tokens are recognised in text and write nothing."""
+    from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+
+    vocabulary = {token: place for place, token in enumerate(tokens)}
+    pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs))
+    steps: list[Any] = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)]
+    if digits:
+        steps.insert(0, pre_tokenizers.Digits(individual_digits=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in special])
+    return from_tokenizer(tokenizer, tokens, set(special), tuple(eos), template)
+
+
+def from_tokenizer(
+    tokenizer: Any,
+    tokens: Sequence[str],
+    special: set[str],
+    eos: tuple[int, ...],
+    template: str | None,
+) -> Text:
+    """Wrap a tokenizer of the `tokenizers` package, with its tokens in the order of their ids."""
+    alphabet = byte_alphabet()
+    byte_level = "Ġ" in tokens or "Ċ" in tokens
+
+    def encode(text: str) -> list[int]:
+        return list(tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def token_bytes(token: int) -> bytes:
+        piece = tokens[token] if token < len(tokens) else ""
+        if piece in special:
+            return b""
+        if byte_level:
+            return b"".join(bytes([alphabet[c]]) if c in alphabet else c.encode() for c in piece)
+        if len(piece) == 6 and piece.startswith("<0x"):
+            return bytes([int(piece[3:5], 16)])
+        return piece.replace("▁", " ").encode()
+
+    return Text(encode, token_bytes, eos, template, len(tokens))
+
+
+def bytes_only(vocabulary: int) -> Text:
+    """A trivial tokenizer for synthetic models: an id below 256 is that byte, 256 ends, others are a letter."""
+
+    def token_bytes(token: int) -> bytes:
+        if token < 256:
+            return bytes([token])
+        return b"" if token == 256 else bytes([97 + token % 26])
+
+    return Text(lambda text: list(text.encode()), token_bytes, (256,), None, vocabulary)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Text that became certain, and the ids of the tokens behind it."""
+
+    text: str
+    ids: list[int]
+
+
+class Pieces:
+    """Collects tokens into pieces of whole characters, and watches for stop strings.
+
+    Text that could be the start of a stop string is held back until it is certain that it is none. After a stop
+    string nothing more comes out.
+    """
+
+    def __init__(self, token_bytes: Callable[[int], bytes], stops: Sequence[str] = ()) -> None:
+        self._token_bytes = token_bytes
+        self._stops = tuple(stop for stop in stops if stop)
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        self._held = ""
+        self._ids: list[int] = []
+        self.stopped = False
+        self.taken = 0
+
+    def push(self, tokens: Sequence[int]) -> Piece | None:
+        """The next piece, or None while there is nothing certain to show."""
+        for token in tokens:
+            if self.stopped:
+                break
+            self._ids.append(token)
+            self.taken += 1
+            self._held += self._decoder.decode(self._token_bytes(token))
+            self._look_for_stop()
+        keep = 0 if self.stopped else self._possible_stop()
+        ready, self._held = (
+            self._held[: len(self._held) - keep],
+            self._held[len(self._held) - keep :],
+        )
+        if not ready:
+            return None
+        ids, self._ids = self._ids, []
+        return Piece(ready, ids)
+
+    def finish(self) -> Piece:
+        """Whatever is left, with an incomplete character shown as U+FFFD; may be empty."""
+        left = self._held + ("" if self.stopped else self._decoder.decode(b"", final=True))
+        piece = Piece(left, self._ids)
+        self._held, self._ids = "", []
+        return piece
+
+    def _look_for_stop(self) -> None:
+        places = [self._held.find(stop) for stop in self._stops]
+        found = [place for place in places if place >= 0]
+        if found:
+            self._held = self._held[: min(found)]
+            self.stopped = True
+
+    def _possible_stop(self) -> int:
+        """Length of the longest end of the text that begins a stop string."""
+        longest = 0
+        for stop in self._stops:
+            for size in range(min(len(stop) - 1, len(self._held)), longest, -1):
+                if self._held.endswith(stop[:size]):
+                    longest = size
+                    break
+        return longest

@@ -1,0 +1,137 @@
+"""Joined projections are bitwise the separate ones, or stay separate and say why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mlx.core as mx
+import pytest
+from mlx.utils import tree_flatten
+
+from switchboard import cache as kv
+from switchboard.board import Board
+from switchboard.config import parse_asked
+from switchboard.errors import Declined, SwitchRefused
+from switchboard.joined import Joint, join
+from switchboard.load import apply_switches, to_float32
+from switchboard.registry import Counter
+from switchboard.sources import synthetic
+
+QKV, GATE_UP = ("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")
+STEPS = 20
+
+
+def logits(model: Any) -> list[mx.array]:
+    """A prefill of 37 tokens, then 20 steps over the filled cache."""
+    cache = kv.make(model)
+    out = [model(mx.arange(37)[None], cache=cache)]
+    for step in range(STEPS):
+        out.append(model(mx.array([[7 * step + 3]]), cache=cache))
+    mx.eval(out)
+    return out
+
+
+def same(before: list[mx.array], after: list[mx.array]) -> bool:
+    return all(mx.array_equal(old, new).item() for old, new in zip(before, after, strict=True))
+
+
+def numbers(model: Any) -> int:
+    return sum(array.nbytes for _, array in tree_flatten(model.parameters()))
+
+
+def build(name: str) -> Any:
+    model, _ = synthetic.build(name)
+    if "-q" not in name.removeprefix("tiny-qwen") and not name.endswith("mixed"):
+        to_float32(model)
+    return model
+
+
+@pytest.mark.parametrize("suffix", ["", "-q4", "-q8"])
+@pytest.mark.parametrize("shape", ["tiny-llama", "tiny-qwen2", "tiny-qwen3"])
+def test_bitwise_over_prefill_and_decode(shape: str, suffix: str) -> None:
+    model, _ = synthetic.build(shape + suffix)
+    before, size, counter = logits(model), numbers(model), Counter()
+    for siblings in (QKV, GATE_UP):
+        done = join(model, siblings, counter, keep_originals=False)
+        assert (done.fused, done.eligible, done.layers) == (4, 4, 4)
+        assert done.note is None
+    counter.clear()
+    assert same(before, logits(model))
+    assert counter.runs == 2 * 4 * (STEPS + 1)
+    assert numbers(model) == size
+
+
+def test_undo_gives_the_originals_back() -> None:
+    model = build("tiny-qwen2")
+    before = dict(tree_flatten(model.parameters()))
+    join(model, QKV, Counter(), keep_originals=False).undo()
+    after = dict(tree_flatten(model.parameters()))
+    assert before.keys() == after.keys()
+    assert all(mx.array_equal(before[name], after[name]).item() for name in before)
+
+
+def test_mixed_quantisation_declines_with_layer_and_reason() -> None:
+    model, _ = synthetic.build("tiny-llama-mixed")
+    with pytest.raises(
+        Declined, match=r"model\.layers\.0\.self_attn: q_proj has bits 4, v_proj has 8"
+    ):
+        join(model, QKV, Counter(), keep_originals=False)
+
+
+def test_one_odd_layer_stays_separate_and_is_named() -> None:
+    model = build("tiny-llama")
+    odd = model.layers[2].self_attn
+    odd.v_proj = odd.v_proj.to_quantized(group_size=32, bits=4)
+    before = logits(model)
+    done = join(model, QKV, Counter(), keep_originals=False)
+    assert (done.fused, done.eligible) == (3, 4)
+    assert done.note is not None
+    assert "model.layers.2.self_attn" in done.note
+    assert same(before, logits(model))
+
+
+def test_a_part_read_with_another_input_is_an_error_not_a_stale_answer() -> None:
+    model = build("tiny-llama")
+    join(model, QKV, Counter(), keep_originals=False)
+    attention = model.layers[0].self_attn
+    one, two = mx.ones((1, 1, 64)), mx.zeros((1, 1, 64))
+    attention.q_proj(one)
+    with pytest.raises(RuntimeError, match="another input"):
+        attention.k_proj(two)
+    assert attention.q_proj(two).shape == (1, 1, 64)
+
+
+def test_kept_originals_stay_out_of_the_parameters() -> None:
+    model = build("tiny-llama")
+    size = numbers(model)
+    join(model, QKV, Counter(), keep_originals=True)
+    assert numbers(model) == size
+    assert model.layers[0].self_attn.k_proj._original[0].weight.shape == (32, 64)
+
+
+def plant_a_swap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the joint give k where v was asked and the other way round, and blind the layer's own check."""
+    honest = Joint.read
+    monkeypatch.setattr("switchboard.joined.parity", lambda *_, **__: None)
+    monkeypatch.setattr(Joint, "read", lambda self, part, x: honest(self, [0, 2, 1][part], x))
+
+
+def test_a_planted_fault_is_found_and_the_switch_comes_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant_a_swap(monkeypatch)
+    model = build("tiny-llama")
+    before = logits(model)
+    board = Board(parse_asked(["fused_qkv"], []), {})
+    apply_switches(model, board)
+    position = board.positions["fused_qkv"]
+    assert position.state == "declined"
+    assert "parity probe failed" in str(position.reason)
+    assert same(before, logits(model))
+
+
+def test_a_planted_fault_refuses_the_start_of_a_required_switch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plant_a_swap(monkeypatch)
+    board = Board(parse_asked([], ["fused_qkv"]), {})
+    with pytest.raises(SwitchRefused, match="required"):
+        apply_switches(build("tiny-llama"), board)

@@ -1,0 +1,93 @@
+"""Text in pieces: whole characters, exact ids, stop strings."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switchboard.text import Pieces, byte_alphabet, bytes_only, from_byte_level_bpe
+
+
+def one_byte(token: int) -> bytes:
+    return bytes([token])
+
+
+def run(tokens: list[int], stops: list[str], size: int = 1) -> tuple[str, list[int], list[str]]:
+    pieces = Pieces(one_byte, stops)
+    texts, ids = [], []
+    for place in range(0, len(tokens), size):
+        piece = pieces.push(tokens[place : place + size])
+        if piece is not None:
+            assert piece.text, "a piece always carries text"
+            texts.append(piece.text)
+            ids += piece.ids
+    rest = pieces.finish()
+    return "".join(texts) + rest.text, ids + rest.ids, texts
+
+
+@given(st.text(max_size=20), st.integers(1, 4))
+def test_text_and_ids_survive_any_cut(text: str, size: int) -> None:
+    tokens = list(text.encode())
+    back, ids, _ = run(tokens, [], size)
+    assert back == text
+    assert ids == tokens
+
+
+def test_an_incomplete_character_waits_with_its_ids() -> None:
+    pieces = Pieces(one_byte)
+    smile = list("a😀".encode())
+    assert pieces.push(smile[:3]).text == "a"  # type: ignore[union-attr]
+    assert pieces.push(smile[3:4]) is None
+    last = pieces.push(smile[4:])
+    assert last is not None
+    assert (last.text, last.ids) == ("😀", smile[3:])
+
+
+def test_the_ids_of_a_character_go_with_it() -> None:
+    pieces = Pieces(one_byte)
+    smile = list("😀".encode())
+    assert [pieces.push([token]) for token in smile[:3]] == [None, None, None]
+    last = pieces.push(smile[3:])
+    assert last is not None
+    assert last.ids == smile
+
+
+def test_bytes_that_never_become_a_character_are_shown_at_the_end() -> None:
+    assert run(list("é".encode())[:1], [])[0] == "�"
+
+
+@given(st.text("ab", max_size=12), st.text("ab", min_size=1, max_size=3), st.integers(1, 3))
+def test_nothing_after_a_stop_string_and_nothing_of_it(text: str, stop: str, size: int) -> None:
+    back, _, _ = run(list(text.encode()), [stop], size)
+    assert back == text.partition(stop)[0]
+
+
+def test_tokens_after_the_stop_are_not_taken() -> None:
+    pieces = Pieces(one_byte, ["b"])
+    piece = pieces.push(list(b"abcd"))
+    assert piece is not None
+    assert (piece.text, piece.ids, pieces.taken, pieces.stopped) == ("a", [97, 98], 2, True)
+
+
+def test_every_byte_has_its_character() -> None:
+    assert sorted(byte_alphabet().values()) == list(range(256))
+    assert byte_alphabet()["Ġ"] == 32
+
+
+def test_byte_level_bpe_merges_splits_digits_and_knows_special_tokens() -> None:
+    letters = {byte: char for char, byte in byte_alphabet().items()}
+    tokens = ["<end>", *[letters[byte] for byte in range(256)], "ab", "12"]
+    text = from_byte_level_bpe(
+        tokens=tokens, merges=["a b", "1 2"], special=["<end>"], digits=True, eos=[0], template=None
+    )
+    ids = text.encode("ab12<end>")
+    assert [tokens[one] for one in ids] == ["ab", "1", "2", "<end>"]
+    assert b"".join(map(text.token_bytes, ids)) == b"ab12"
+    assert text.chat([{"role": "user", "content": "hi"}]) == "user: hi\nassistant: "
+
+
+def test_the_synthetic_tokenizer_reads_back_what_it_wrote() -> None:
+    text = bytes_only(512)
+    assert b"".join(map(text.token_bytes, text.encode("häuser"))).decode() == "häuser"
+    assert text.token_bytes(256) == b""
+    assert text.token_bytes(300).isalpha()

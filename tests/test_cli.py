@@ -1,0 +1,190 @@
+"""The command line as a script sees it: exit codes, one clear line, and a whole campaign on the fake engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from battery.bench.lock import MachineLock
+
+ENGINE = Path(__file__).parent / "fake_engine.py"
+PLAN = """
+ladder = [64, 96]
+blocks = 2
+[sampler]
+max_tokens = 12
+min_tokens = 12
+[gate]
+wait_s = 5
+max_busy = 1.0
+max_steal = 1.0
+calibration = 5.0
+[limits]
+launch_s = 10
+request_s = 10
+"""
+
+
+def battery(root: Path, *words: str, lock: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command line in `root`; the machine's lock is kept apart so that tests can run beside a campaign."""
+    environment = {**os.environ, "TMPDIR": str(lock or root), "COLUMNS": "200"}
+    line = [sys.executable, "-m", "battery", *words]
+    return subprocess.run(
+        line, cwd=root, capture_output=True, text=True, env=environment, timeout=120
+    )
+
+
+def arm_file(root: Path, name: str, *options: str, switches: Sequence[str] = ()) -> None:
+    words = ["{python}", str(ENGINE), "--port", "{port}", "--model", "{model}", *options]
+    words += [word for switch in switches for word in ("--switch", switch)]
+    lines = ['backend = "command"', 'model = "tiny"', f"command = {json.dumps(words)}"]
+    if switches:
+        lines += ["[switches]", *(f"{switch} = true" for switch in switches)]
+    (root / "arms" / f"{name}.toml").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for folder in ("arms", "plans"):
+        (tmp_path / folder).mkdir()
+    arm_file(tmp_path, "A")
+    arm_file(tmp_path, "C", switches=["prompt_lookup"])
+    (tmp_path / "plans" / "tiny.toml").write_text(PLAN)
+    return tmp_path
+
+
+def test_a_campaign_from_run_to_verify_and_back(root: Path) -> None:
+    done = battery(root, "run", "--arms", "A,C", "--plan", "tiny", "--campaign", "first", "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said == {
+        "campaign": "first",
+        "cells": 12,
+        "outcomes": {"ok": 12},
+        "report": "reports/first.md",
+    }
+    assert (root / "reports" / "first.md").is_file() and (
+        root / "charts/first/decode.svg"
+    ).is_file()
+
+    status = battery(root, "status")
+    assert status.returncode == 0 and "2/2" in status.stdout and "sealed" in status.stdout
+
+    before = {path: path.read_bytes() for path in (root / "charts").rglob("*") if path.is_file()}
+    page = (root / "reports" / "first.md").read_bytes()
+    assert battery(root, "charts").returncode == 0 and battery(root, "report").returncode == 0
+    assert all(path.read_bytes() == data for path, data in before.items())
+    assert (root / "reports" / "first.md").read_bytes() == page
+
+    assert battery(root, "verify", "receipts/first").returncode == 0
+    receipt = sorted((root / "receipts" / "first").glob("0003-*"))[0]
+    receipt.chmod(0o644)
+    text = receipt.read_text()
+    receipt.write_text(text.replace('"sequence": 3', '"sequence": 4'))
+    broken = battery(root, "verify", "first")
+    assert broken.returncode == 8 and receipt.name in broken.stderr
+    receipt.write_text(text)
+    assert battery(root, "verify", "first").returncode == 0
+    report = root / "reports" / "first.md"
+    report.write_text(report.read_text().replace("n=2", "n=3", 1))
+    broken = battery(root, "verify", "first")
+    assert broken.returncode == 8 and "first.md" in broken.stderr
+
+
+def test_a_second_run_of_a_finished_campaign_gets_a_name_of_its_own(root: Path) -> None:
+    for _ in range(2):
+        done = battery(root, "run", "--arms", "A", "--plan", "tiny")
+        assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (root / "receipts").iterdir()) == ["tiny-A", "tiny-A-2"]
+
+
+def test_failed_cells_above_the_share_give_exit_4_and_the_report_is_there(root: Path) -> None:
+    arm_file(root, "X", "--fault", "short:7", "--after", "4")
+    done = battery(root, "run", "--arms", "A,X", "--plan", "tiny", "--campaign", "bad", "--json")
+    assert done.returncode == 4 and "6 short" in done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["outcomes"] == {"ok": 6, "short": 6}
+    assert (root / "reports" / "bad.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (["run", "--arms", "A,Z"], 2, "no arm 'Z'; known: A, C"),
+        (["run", "--arms", ""], 2, "no arm was named"),
+        (["run", "--arms", "A,A"], 2, "each arm once"),
+        (["run", "--plan", "quik"], 2, "did you mean 'quick'"),
+        (["run", "--plan", "no.toml"], 2, "no.toml: no such file"),
+        (["run", "--campaign", "../x"], 2, "campaign name"),
+        (["run", "--sead", "4"], 2, "--sead"),
+        (["plam"], 2, "plam"),
+        (["verify", "nothing"], 2, "no campaign"),
+        (["status"], 2, "no campaign yet; start one with"),
+    ],
+)
+def test_wrong_input_is_one_line_and_a_code(
+    root: Path, words: list[str], code: int, complaint: str
+) -> None:
+    done = battery(root, *words)
+    assert done.returncode == code, done.stderr
+    assert complaint in done.stderr and "Traceback" not in done.stderr
+    assert not (root / "receipts").exists()
+
+
+def test_an_unknown_key_names_file_key_and_nearest(root: Path) -> None:
+    (root / "plans" / "odd.toml").write_text(PLAN.replace("wait_s", "wiat_s"))
+    done = battery(root, "plan", "--plan", "odd")
+    assert done.returncode == 2
+    assert "odd.toml: unknown key 'gate.wiat_s'; did you mean 'wait_s'?" in done.stderr
+
+
+def test_a_server_that_dies_at_start_is_exit_6_with_its_last_lines(root: Path) -> None:
+    arm_file(root, "D", "--fault", "die-at-start")
+    done = battery(root, "run", "--arms", "D", "--plan", "tiny")
+    assert done.returncode == 6 and "exited with 3 while starting" in done.stderr
+    assert "last lines" in done.stderr
+
+
+def test_a_second_battery_is_exit_5(root: Path) -> None:
+    with MachineLock("the-other-one", root / "battery.lock"):
+        done = battery(root, "run", "--arms", "A", "--plan", "tiny")
+    assert done.returncode == 5 and "the-other-one" in done.stderr
+
+
+def test_a_corrupt_receipt_is_named_and_not_pooled(root: Path) -> None:
+    assert battery(root, "run", "--arms", "A", "--plan", "tiny", "--campaign", "c").returncode == 0
+    receipt = sorted((root / "receipts" / "c").glob("0002-*"))[0]
+    receipt.chmod(0o644)
+    receipt.write_text(receipt.read_text()[:200])
+    status = battery(root, "status", "c")
+    assert receipt.name in status.stderr
+    verify = battery(root, "verify", "c")
+    assert verify.returncode == 8 and receipt.name in verify.stderr
+    again = battery(root, "run", "--arms", "A", "--plan", "tiny", "--campaign", "c")
+    assert again.returncode == 7 and receipt.name in again.stderr
+
+
+@pytest.mark.parametrize(
+    "verb", ["plan", "run", "status", "charts", "report", "verify", "arms", "doctor"]
+)
+def test_every_verb_has_help_with_an_example(root: Path, verb: str) -> None:
+    done = battery(root, verb, "--help")
+    assert done.returncode == 0 and f"battery {verb}" in done.stdout and "Example" in done.stdout
+
+
+def test_plan_touches_nothing_and_shows_the_order(root: Path) -> None:
+    done = battery(root, "plan", "--arms", "A,C", "--plan", "tiny")
+    assert done.returncode == 0 and "A C | C A" in done.stdout and "12 receipts" in done.stdout
+    assert "switches.prompt_lookup: None -> True" in done.stdout
+    assert not (root / "receipts").exists()
+
+
+def test_arms_and_doctor(root: Path) -> None:
+    assert "prompt_lookup" in battery(root, "arms").stdout
+    facts = json.loads(battery(root, "doctor", "--json").stdout)
+    assert facts["arms"] == "A, C" and "tiny" in facts["plans"]

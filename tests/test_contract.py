@@ -1,0 +1,79 @@
+"""The one file that looks at both packages: what switchboard serves is what launcher and client expect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from battery.bench import outcome
+from battery.bench.backends import load_backend
+from battery.bench.client import Client
+from battery.bench.launch import Server
+from battery.ledger.arm import Arm, load_arm
+
+ARMS = Path(__file__).parents[1] / "arms"
+MESSAGES = [
+    {"role": "system", "content": "x"},
+    {"role": "user", "content": "one two three one two three one two"},
+]
+
+
+def body(**changes: object) -> dict[str, object]:
+    asked = {
+        "model": "synthetic:tiny-llama",
+        "messages": MESSAGES,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    sampler = {"temperature": 0.7, "top_p": 0.95, "seed": 7, "max_tokens": 12, "min_tokens": 12}
+    return {**asked, **sampler, **changes}
+
+
+@pytest.mark.parametrize("name", ["A", "B", "C"])
+def test_an_arm_of_this_repository_is_engaged_on_a_tiny_model(name: str) -> None:
+    pytest.importorskip("mlx.core", reason="switchboard needs the extra mlx")
+    committed = load_arm(name, ARMS)
+    arm = Arm(
+        name=name, backend="switchboard", model="synthetic:tiny-llama", switches=committed.switches
+    )
+    with (
+        Server(arm, load_backend("switchboard"), None, 60, 10) as server,
+        Client(server.url) as client,
+    ):
+        assert client.post_json("/admin/memory/reset_peak")[0] == 200
+        done = client.stream("/v1/chat/completions", body(), deadline_s=60)
+        assert done.outcome == "ok", done.reason
+        status, health = client.get_json("/health")
+        assert status == 200
+        found = outcome.engagement(arm, server.ready, health)
+        assert found.verdict == "engaged", found.reason
+        assert {switch.name for switch in found.switches if switch.asked} == set(arm.asked)
+        assert isinstance(health["memory"]["peak"], int)
+        count = client.post_json("/tokenize", {"messages": MESSAGES})[1]["count"]
+    trace = done.trace
+    assert trace.count_source == "server" and trace.completion_tokens == 12
+    assert trace.prompt_tokens == count
+    assert outcome.cold(trace, "").value == "cold"
+    asked = {
+        key: body()[key] for key in ("temperature", "top_p", "seed", "max_tokens", "min_tokens")
+    }
+    assert outcome.honoured(asked, trace.sampler)[0] == "honoured"
+
+
+def test_a_kill_switch_in_the_environment_makes_the_arm_disengaged() -> None:
+    pytest.importorskip("mlx.core", reason="switchboard needs the extra mlx")
+    arm = Arm(
+        name="B",
+        backend="switchboard",
+        model="synthetic:tiny-llama",
+        switches={"fused_qkv": True},
+        env={"SWITCHBOARD_FUSED_QKV": "0"},
+    )
+    with (
+        Server(arm, load_backend("switchboard"), None, 60, 10) as server,
+        Client(server.url) as client,
+    ):
+        assert client.stream("/v1/chat/completions", body(), deadline_s=60).outcome == "ok"
+        found = outcome.engagement(arm, server.ready, client.get_json("/health")[1])
+    assert found.verdict == "disengaged" and "fused_qkv: asked for, but its state" in found.reason

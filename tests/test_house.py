@@ -1,0 +1,82 @@
+"""The house rules that a machine can check: sizes, names, floors, and that everything that is added by a file loads."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from battery.bench.backends import known_backends, load_backend
+from battery.ledger.arm import known_arms, load_arm
+from battery.ledger.plan import known_plans, load_plan
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted([*(ROOT / "battery").rglob("*.py"), *(ROOT / "switchboard").rglob("*.py")])
+VAGUE = {"utils", "util", "common", "base", "helpers", "helper", "manager", "misc"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_is_small_named_and_documented(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= 400, "look for the second job in it"
+    assert path.stem not in VAGUE
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), "say what the reader gets"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno <= 60, node.name
+        if isinstance(node, ast.ExceptHandler):
+            assert node.type is not None, "a bare except hides what it does not expect"
+
+
+def test_every_arm_and_plan_loads_and_every_backend_is_one() -> None:
+    for name in known_arms(ROOT / "arms"):
+        arm = load_arm(name, ROOT / "arms")
+        assert arm.why and load_backend(arm.backend).command(arm, "127.0.0.1", 1)
+    for name in known_plans(ROOT / "plans"):
+        assert load_plan(name, ROOT / "plans").why
+    assert known_backends()
+
+
+def test_the_floors_hold() -> None:
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "lint-imports")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_measuring_does_not_load_the_engine_nor_reporting_the_bench() -> None:
+    for module, banned in (
+        ("battery.bench.run", ("mlx", "switchboard")),
+        ("battery.render.report", ("battery.bench",)),
+    ):
+        code = f"import sys, {module}; print([m for m in sys.modules if m.startswith({banned!r})])"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == "[]", done.stdout
+
+
+def test_committed_text_names_no_machine_path_or_package_host() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout: which files are committed cannot be told")
+    banned = (
+        "/root" + "/",
+        "/home" + "/",
+        "pypi" + ".org",
+        "files.python" + "hosted",
+        "/work" + "/",
+    )
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if path.suffix in {".gz", ".png"} or not path.is_file():
+            continue
+        text = path.read_text(errors="replace")
+        assert not [word for word in banned if word in text], name
