@@ -10,13 +10,15 @@ import os
 import signal
 import socket
 import sys
+import traceback
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from switchboard.config import Config
 from switchboard.errors import ConfigError, PortInUse
 
 PATIENCE_S = 0.8
+BACKLOG = 128
 # The worker builds graphs in Python; without this the thread that writes to the socket waits up to 5 ms for its turn.
 SWITCH_INTERVAL_S = 0.0005
 
@@ -39,8 +41,7 @@ def serve(config: Config) -> None:
     worker = Worker(lambda: open_session(config, source, board))
     worker.start()
 
-    import uvicorn
-
+    # While the worker loads: importing the web framework takes a good part of a second.
     from switchboard.health import Health
     from switchboard.server import Api, application
 
@@ -51,14 +52,26 @@ def serve(config: Config) -> None:
         os._exit(0)
     health = Health(config, source, session, worker)
     app = application(Api(worker, health, source.name), key)
-    settings = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=1,
-        ws="none",
+    try:
+        bound.listen(BACKLOG)
+    except OSError as error:
+        raise PortInUse(f"port {config.port} was taken meanwhile: give another --port") from error
+    told = ", ".join(f"{name} {one.state}" for name, one in board.positions.items() if one.asked)
+    place = f"http://{config.host}:{bound.getsockname()[1]}"
+    print(
+        f"switchboard: {source.name} on {place} ({session.loaded.format}, {told or 'no switches'})",
+        file=sys.stderr,
+        flush=True,
     )
+    run(app, bound, worker)
+
+
+def run(app: Any, bound: socket.socket, worker: Any) -> NoReturn:
+    """Answer requests until a signal, then cancel the generation in hand and leave with status 0.
+
+    Leaves with 1 when the web framework failed instead.
+    """
+    import uvicorn
 
     class Server(uvicorn.Server):
         """Cancels the generation in hand as soon as it is told to stop."""
@@ -67,25 +80,27 @@ def serve(config: Config) -> None:
             worker.stop(0)
             super().handle_exit(sig, frame)
 
-    try:
-        bound.listen(128)
-    except OSError as error:
-        raise in_use(config) from error
-    told = ", ".join(f"{n} {p.state}" for n, p in board.positions.items() if p.asked)
-    print(
-        f"switchboard: {source.name} on http://{config.host}:{bound.getsockname()[1]} "
-        f"({session.loaded.format}, {told or 'no switches'})",
-        file=sys.stderr,
-        flush=True,
+    settings = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=1,
+        ws="none",
     )
+    status = 0
     try:
         Server(settings).run(sockets=[bound])
-    finally:
-        worker.stop(PATIENCE_S)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # A pass that is still computing would keep the interpreter, or crash it while it is torn down.
-        os._exit(0)
+    except SystemExit:
+        pass  # uvicorn raises the signal again once it has closed its connections; see _leave
+    except Exception:
+        traceback.print_exc()
+        status = 1
+    worker.stop(PATIENCE_S)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # A pass that is still computing would keep the interpreter, or crash it while it is torn down.
+    os._exit(status)
 
 
 def _leave(number: int, frame: Any) -> None:
@@ -107,11 +122,6 @@ def bind(host: str, port: int) -> socket.socket:
             f"{host}:{port} cannot be listened on ({error.strerror}): stop that server or give another --port"
         ) from error
     return bound
-
-
-def in_use(config: Config) -> PortInUse:
-    """The error of a port that was taken while the model was loading."""
-    return PortInUse(f"{config.host}:{config.port} was taken meanwhile: give another --port")
 
 
 def api_key(config: Config) -> str | None:

@@ -127,10 +127,10 @@ def arms(receipts: Sequence[Receipt], header: Header) -> tuple[ArmFacts, ...]:
                 versions=_last(receipt.versions for receipt in own),
                 model=_last(receipt.model for receipt in own),
                 command=_last_command(own),
-                engagement=_count(receipt.engagement.verdict for receipt in own),
-                cold=_count(receipt.cold.value for receipt in timed),
-                honoured=_count(receipt.request.honoured for receipt in timed),
-                memory=_count(_memory(receipt) for receipt in timed),
+                engagement=tally(receipt.engagement.verdict for receipt in own),
+                cold=tally(receipt.cold.value for receipt in timed),
+                honoured=tally(receipt.request.honoured for receipt in timed),
+                memory=tally(_memory(receipt) for receipt in timed),
             )
         )
     return tuple(found)
@@ -148,7 +148,7 @@ def _last_command(receipts: Sequence[Receipt]) -> tuple[str, ...]:
     return said[-1] if said else ()
 
 
-def _count(words: Iterable[str]) -> dict[str, int]:
+def tally(words: Iterable[str]) -> dict[str, int]:
     """How often each word comes, sorted by word."""
     return dict(sorted(Counter(words).items()))
 
@@ -256,7 +256,7 @@ def outcomes(receipts: Sequence[Receipt], header: Header) -> tuple[Outcomes, ...
                 Outcomes(
                     arm=arm.name, rung=rung, planned=planned,
                     ok=len(here) - len(failed),
-                    ended=_count(receipt.outcome for receipt in failed),
+                    ended=tally(receipt.outcome for receipt in failed),
                     reasons=_distinct(_reason(receipt) for receipt in failed),
                     phases=_distinct(phase(receipt) for receipt in failed),
                     tokens=max((t.completion_tokens or len(t.events) for t in tried), default=None),
@@ -301,8 +301,8 @@ def switches(receipts: Sequence[Receipt]) -> tuple[SwitchFacts, ...]:
         SwitchFacts(
             arm=arm, name=name,
             asked=all(switch.asked for switch in here),
-            states=_count(switch.state or "cannot say" for switch in here),
-            verdicts=_count(switch.verdict for switch in here),
+            states=tally(switch.state or "cannot say" for switch in here),
+            verdicts=tally(switch.verdict for switch in here),
             exactness=here[-1].exactness,
             coverage=_text(here[-1].coverage) if here[-1].coverage is not None else None,
             kill=here[-1].kill,
@@ -357,7 +357,7 @@ def windows(receipts: Sequence[Receipt], counted: set[int]) -> tuple[WindowFacts
                 number=window.number, block=window.block, position=window.position, attempt=first.attempt,
                 arm=window.arm, counted=first.sequence in counted, cells=len(here),
                 ok=sum(receipt.outcome == "ok" for receipt in here),
-                ended=_count(receipt.outcome for receipt in here if receipt.outcome != "ok"),
+                ended=tally(receipt.outcome for receipt in here if receipt.outcome != "ok"),
                 temp_c=reading.temp_c if reading else None,
                 calibration_s=reading.calibration_s if reading else None,
                 waited_s=sum(receipt.gate.waited_s for receipt in here),

@@ -66,6 +66,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     seeds: dict[int, tuple[int, ...]]
     """Per block, the seeds that were measured."""
+    journal: dict[str, int]
+    """How often the run was started, resumed, interrupted, abandoned, finished."""
     blocks_complete: int
     receipts: int
     created: str
@@ -121,7 +123,8 @@ def analyse(folder: Path) -> Findings:
     campaign = Campaign(folder)
     header = campaign.header()
     receipts, unreadable = campaign.readable()
-    receipts = sorted(receipts, key=lambda receipt: receipt.sequence)
+    receipts, strangers = _planned(receipts, header)
+    unreadable += strangers
     pool = ""
     try:
         check_pool(receipts, header)
@@ -129,8 +132,34 @@ def analyse(folder: Path) -> Findings:
         pool = str(refused)
         receipts = _belonging(receipts, header)
     sealed = campaign.sealed()
-    found = _found(receipts, header, unreadable, pool, sealed.seal if sealed else None)
+    found = msgspec.structs.replace(
+        _found(receipts, header, unreadable, pool, sealed.seal if sealed else None),
+        journal=_journal(campaign),
+    )
     return msgspec.convert(_rounded(msgspec.to_builtins(found)), Findings, strict=False)
+
+
+def _planned(receipts: list[Receipt], header: Header) -> tuple[list[Receipt], list[str]]:
+    """The receipts whose coordinates the plan has, in order, and a complaint for each other one."""
+    kept, complaints = [], []
+    arms = {arm.name for arm in header.arms}
+    for receipt in sorted(receipts, key=lambda receipt: receipt.sequence):
+        cell = receipt.cell
+        known = 1 <= cell.block <= len(header.order) and cell.rung in header.plan.ladder
+        if known and cell.arm in arms:
+            kept.append(receipt)
+        else:
+            where = f"arm {cell.arm}, block {cell.block}, {cell.rung} tokens"
+            complaints.append(f"receipt {receipt.sequence}: {where} is no cell of the plan")
+    return kept, complaints
+
+
+def _journal(campaign: Campaign) -> dict[str, int]:
+    """Events of the journal by kind; one that cannot be read is counted as such, since receipts do not rest on it."""
+    try:
+        return facts.tally(str(line.get("event")) for line in campaign.journal())
+    except (msgspec.DecodeError, AttributeError):
+        return {"unreadable": 1}
 
 
 def _belonging(receipts: list[Receipt], header: Header) -> list[Receipt]:
@@ -172,7 +201,7 @@ def _found(
         plan=header.plan, plan_digest=header.plan_digest,
         control=header.control, candidates=tuple(arm.name for arm in header.arms[1:]),
         order=header.order, coin=header.coin, seed=header.seed, seeds=_seeds(receipts),
-        blocks_complete=complete, receipts=len(receipts),
+        journal={}, blocks_complete=complete, receipts=len(receipts),
         created=header.created,
         first_started=min((receipt.started for receipt in receipts), default=None),
         last_ended=max((receipt.ended for receipt in receipts), default=None),

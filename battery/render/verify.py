@@ -242,6 +242,10 @@ def _charts(findings: Findings, folder: Path) -> Iterator[Problem]:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             what = f"its bytes are not what the receipts draw (sha256 {digest[:16]}…)"
             yield Problem(place=f"{place}/{path.name}", what=what, remedy=remedy)
+    strays = {path.name for path in folder.glob("*.svg")} - {f"{key}.svg" for key in made}
+    for name in sorted(strays):
+        what = "no chart of this name is drawn"
+        yield Problem(place=f"{place}/{name}", what=what, remedy="take it away")
     path = folder / MANIFEST
     try:
         committed = strict.read_json(path, Manifest)

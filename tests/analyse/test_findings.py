@@ -220,6 +220,17 @@ def test_the_same_cell_twice_is_refused(tmp_path: Path) -> None:
     assert found.receipts == 60
 
 
+def test_a_cell_that_the_plan_does_not_have_is_left_out(tmp_path: Path) -> None:
+    folder = build(tmp_path, World(effect={"C": 1.05}))
+    store = Campaign(folder)
+    stranger = store.receipts()[3]
+    window = msgspec.structs.replace(stranger.cell.window, block=9)
+    cell = msgspec.structs.replace(stranger.cell, window=window)
+    store.write(msgspec.structs.replace(stranger, sequence=900, cell=cell))
+    found = analyse(folder)
+    assert "receipt 900" in primary(found).verdict.why and found.receipts == 60
+
+
 def test_an_abandoned_attempt_is_shown_and_not_pooled(tmp_path: Path) -> None:
     folder = build(tmp_path)
     store = Campaign(folder)
@@ -230,6 +241,16 @@ def test_an_abandoned_attempt_is_shown_and_not_pooled(tmp_path: Path) -> None:
     after = analyse(folder)
     assert after.comparisons == before.comparisons
     assert [window.counted for window in after.windows].count(False) == 1
+
+
+def test_the_journal_is_counted(tmp_path: Path) -> None:
+    folder = build(tmp_path, World(seal=False))
+    store = Campaign(folder)
+    for event in ("started", "interrupted", "resumed", "finished"):
+        store.note(event)
+    assert analyse(folder).journal == {"started": 1, "interrupted": 1, "resumed": 1, "finished": 1}
+    (folder / "journal.jsonl").write_text("{")
+    assert analyse(folder).journal == {"unreadable": 1}
 
 
 def test_what_no_arm_declares_is_flagged(tmp_path: Path) -> None:

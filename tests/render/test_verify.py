@@ -111,6 +111,12 @@ def test_a_chart_or_its_manifest_is_missing(root: Path) -> None:
     assert "ttft.svg: the chart is missing" in told and "manifest.json: " in told
 
 
+def test_a_chart_that_nobody_draws(root: Path) -> None:
+    shutil.copy(root / "charts" / NAME / "ttft.svg", root / "charts" / NAME / "best.svg")
+    (problem,) = verify(root, NAME)
+    assert problem.place.endswith("best.svg")
+
+
 def test_a_digit_in_the_manifest(root: Path) -> None:
     change(root / "charts" / NAME / "manifest.json", '"bytes": ', '"bytes": 1')
     (problem,) = verify(root, NAME)

@@ -24,7 +24,7 @@ Start = Callable[..., Engine]
 A = ("--model", "smollm2-135m")
 B = (*A, "--switch", "fused_qkv", "--switch", "fused_gate_up")
 C = (*B, "--switch", "prompt_lookup")
-PROMPTS, TOKENS = (int(part) for part in os.environ.get("SWITCHBOARD_GREEDY", "10x24").split("x"))
+PROMPTS, TOKENS = (int(part) for part in os.environ.get("SWITCHBOARD_GREEDY", "10x16").split("x"))
 ASKED = [
     "What is gravity?",
     "Write a Python function that adds two numbers.",
@@ -38,8 +38,8 @@ ASKED = [
     "Explain how bread is made.",
 ]
 PARAGRAPH = (
-    "The sun rises in the east and sets in the west. Water boils at one hundred degrees Celsius at sea "
-    "level, and it freezes at zero. Most people know that the Earth goes around the sun once a year."
+    "The sun rises in the east and sets in the west. Water boils at one hundred degrees Celsius at "
+    "sea level, and it freezes at zero."
 )
 
 RECORDED = {
@@ -200,7 +200,6 @@ def test_characters_of_several_tokens_arrive_whole(shared: Start) -> None:
     engine = shared(*A)
     ids = engine.post("/tokenize", prompt="漢字😀").json()["tokens"]
     assert len(ids) > 3, "each character takes several tokens"
-    # Each token in turn is forced by a bias, so that the stream has to write these characters.
     events = engine.events(
         "/v1/completions",
         prompt="Repeat: 漢字😀 漢字😀 漢字😀 漢字😀 漢字😀 漢",
