@@ -98,12 +98,13 @@ class Grid(Progress):
     """The ladder as a grid that fills: arms down, rungs across, the cell in hand below it."""
 
     def __init__(self, console: Console) -> None:
-        self._live = Live(console=console, refresh_per_second=4, get_renderable=self._draw)
         self._header: Header | None = None
         self._seen: list[Receipt] = []
         self._clock = Clock(0, 0)
         self._window = self._phase = self._last = ""
         self._since = time.monotonic()
+        # last, because it draws at once
+        self._live = Live(console=console, refresh_per_second=4, get_renderable=self._draw)
 
     def __enter__(self) -> Grid:
         self._live.start()

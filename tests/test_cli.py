@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from battery.bench.lock import MachineLock
+from battery.cli import main
 
 ENGINE = Path(__file__).parent / "fake_engine.py"
 PLAN = """
@@ -38,6 +40,30 @@ def battery(root: Path, *words: str, lock: Path | None = None) -> subprocess.Com
     return subprocess.run(
         line, cwd=root, capture_output=True, text=True, env=environment, timeout=120
     )
+
+
+class Said(NamedTuple):
+    """What one call of the command line did."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def call(
+    root: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Said]:
+    """Call the command line in this process: for what ends before anything is started."""
+
+    def run(*words: str) -> Said:
+        monkeypatch.chdir(root)
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        told = capfd.readouterr()
+        return Said(int(ended.value.code or 0), told.out, told.err)
+
+    return run
 
 
 def arm_file(root: Path, name: str, *options: str, switches: Sequence[str] = ()) -> None:
@@ -128,17 +154,17 @@ def test_failed_cells_above_the_share_give_exit_4_and_the_report_is_there(root: 
     ],
 )
 def test_wrong_input_is_one_line_and_a_code(
-    root: Path, words: list[str], code: int, complaint: str
+    root: Path, call: Callable[..., Said], words: list[str], code: int, complaint: str
 ) -> None:
-    done = battery(root, *words)
+    done = call(*words)
     assert done.returncode == code, done.stderr
     assert complaint in done.stderr and "Traceback" not in done.stderr
     assert not (root / "receipts").exists()
 
 
-def test_an_unknown_key_names_file_key_and_nearest(root: Path) -> None:
+def test_an_unknown_key_names_file_key_and_nearest(root: Path, call: Callable[..., Said]) -> None:
     (root / "plans" / "odd.toml").write_text(PLAN.replace("wait_s", "wiat_s"))
-    done = battery(root, "plan", "--plan", "odd")
+    done = call("plan", "--plan", "odd")
     assert done.returncode == 2
     assert "odd.toml: unknown key 'gate.wiat_s'; did you mean 'wait_s'?" in done.stderr
 
@@ -172,19 +198,19 @@ def test_a_corrupt_receipt_is_named_and_not_pooled(root: Path) -> None:
 @pytest.mark.parametrize(
     "verb", ["plan", "run", "status", "charts", "report", "verify", "arms", "doctor"]
 )
-def test_every_verb_has_help_with_an_example(root: Path, verb: str) -> None:
-    done = battery(root, verb, "--help")
+def test_every_verb_has_help_with_an_example(call: Callable[..., Said], verb: str) -> None:
+    done = call(verb, "--help")
     assert done.returncode == 0 and f"battery {verb}" in done.stdout and "Example" in done.stdout
 
 
-def test_plan_touches_nothing_and_shows_the_order(root: Path) -> None:
-    done = battery(root, "plan", "--arms", "A,C", "--plan", "tiny")
+def test_plan_touches_nothing_and_shows_the_order(root: Path, call: Callable[..., Said]) -> None:
+    done = call("plan", "--arms", "A,C", "--plan", "tiny")
     assert done.returncode == 0 and "A C | C A" in done.stdout and "12 receipts" in done.stdout
     assert "switches.prompt_lookup: None -> True" in done.stdout
     assert not (root / "receipts").exists()
 
 
-def test_arms_and_doctor(root: Path) -> None:
-    assert "prompt_lookup" in battery(root, "arms").stdout
-    facts = json.loads(battery(root, "doctor", "--json").stdout)
+def test_arms_and_doctor(call: Callable[..., Said]) -> None:
+    assert "prompt_lookup" in call("arms").stdout
+    facts = json.loads(call("doctor", "--json").stdout)
     assert facts["arms"] == "A, C" and "tiny" in facts["plans"]
