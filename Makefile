@@ -10,10 +10,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
-.PHONY: help setup battery plan status charts report verify arms doctor test check lock clean
+.PHONY: help setup battery run plan status charts report verify arms doctor test check lock clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 setup: $(READY) ## .venv from the lock file
 
@@ -33,7 +33,7 @@ $(READY): requirements.lock pyproject.toml
 	$$uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
-battery: $(READY) ## measure ARMS by PLAN; goes on where it stopped   (ARMS=A,C PLAN=quick CAMPAIGN=name)
+battery run: $(READY) ## measure ARMS by PLAN; goes on where it stopped   (ARMS=A,C PLAN=quick CAMPAIGN=name)
 	@$(BIN)/switchboard fetch smollm2-135m
 	@$(BIN)/battery run --arms $(ARMS) --plan $(PLAN) $(if $(CAMPAIGN),--campaign $(CAMPAIGN))
 

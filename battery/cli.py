@@ -14,7 +14,7 @@ import contextlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,13 +24,13 @@ from rich.table import Table
 
 from battery import __version__
 from battery.bench import schedule
-from battery.bench.backends import load_backend
 from battery.bench.progress import Progress
 from battery.bench.run import Conductor
-from battery.ledger import store, strict
-from battery.ledger.arm import Arm, difference, known_arms, load_arm
-from battery.ledger.errors import ArmError, BatteryError, CellsFailed, InputError, VerifyFailed
-from battery.ledger.plan import Plan, load_plan
+from battery.choices import campaign_folder, chosen, expected_time, load_arms
+from battery.ledger import store
+from battery.ledger.arm import difference, known_arms, load_arm
+from battery.ledger.errors import BatteryError, CellsFailed, VerifyFailed
+from battery.ledger.plan import load_plan
 from battery.ledger.store import Campaign
 from battery.terminal import Grid, Lines
 
@@ -59,45 +59,6 @@ def out() -> Console:
     return Console(highlight=False, soft_wrap=True)
 
 
-def load_arms(text: str, root: Path) -> list[Arm]:
-    """The arms of a comma-separated list, each once, with backends that exist."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise ArmError(
-            f"no arm was named; known in {root / 'arms'}: {', '.join(known_arms(root / 'arms')) or 'none'}"
-        )
-    if len(set(names)) < len(names):
-        raise ArmError(f"arms {text}: each arm once; to compare an arm with itself, copy its file")
-    arms = [load_arm(name, root / "arms") for name in names]
-    for arm in arms:
-        load_backend(arm.backend).command(arm, "127.0.0.1", 1)
-    return arms
-
-
-def folder_of(campaign: str, root: Path) -> Path:
-    """The folder of a campaign given by name or by path."""
-    path = Path(campaign)
-    folder = path if (path / store.HEADER).is_file() else root / "receipts" / path.name
-    if not (folder / store.HEADER).is_file():
-        raise InputError(f"{folder}: no campaign{strict.nearest(path.name, known_campaigns(root))}")
-    return folder
-
-
-def known_campaigns(root: Path) -> list[str]:
-    """Names of the campaigns in receipts/, sorted."""
-    return sorted(path.parent.name for path in (root / "receipts").glob(f"*/{store.HEADER}"))
-
-
-def chosen(campaigns: Sequence[str] | None, root: Path) -> list[Path]:
-    """Folders of the named campaigns, or of all."""
-    names = list(campaigns or known_campaigns(root))
-    if not names:
-        raise InputError(
-            f"{root / 'receipts'}: no campaign yet; start one with: battery run --arms A,C"
-        )
-    return [folder_of(name, root) for name in names]
-
-
 @app.command(epilog="Example: battery plan --arms A,C --plan quick")
 def plan(arms: ArmsOption = "A,C", plan: PlanOption = "quick", root: RootOption = Path()) -> None:
     """Show the order in which a campaign would run. Touches nothing, starts nothing."""
@@ -119,6 +80,7 @@ def plan(arms: ArmsOption = "A,C", plan: PlanOption = "quick", root: RootOption 
     console.print(
         f"primary endpoint: {metric} at {chosen_plan.anchor:,} tokens, margin {margin:.0%}"
     )
+    console.print(expected_time(chosen_plan, total, root))
     for arm in chosen_arms[1:]:
         console.print(f"{arm.name} differs from {names[0]} in:")
         for path, one, other in difference(chosen_arms[0], arm):
@@ -138,6 +100,9 @@ def run(
         int | None,
         typer.Option(min=0, max=99_999, help="Of coin flip and prompts; default: random"),
     ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65_535, help="Of the servers; default: a free one")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="End with one JSON line, and be silent before")
     ] = False,
@@ -147,7 +112,8 @@ def run(
     chosen_arms, chosen_plan = load_arms(arms, root), load_plan(plan, root / "plans")
     console = Console(stderr=True, highlight=False) if as_json else out()
     folder = campaign_folder(campaign, chosen_plan, chosen_arms, root, console)
-    counts = conduct(chosen_plan, chosen_arms, folder, seed, as_json, console)
+    with display(as_json, console) as progress:
+        counts = Conductor(chosen_plan, chosen_arms, folder, progress, seed, port).run()
     report, headline = publish(folder, root)
     if as_json:
         facts = {
@@ -173,47 +139,16 @@ def run(
         )
 
 
-def campaign_folder(
-    name: str, plan: Plan, arms: Sequence[Arm], root: Path, console: Console
-) -> Path:
-    """Where this campaign lives: as named, or the newest of its kind that is not finished, or a new one."""
-    receipts = root / "receipts"
-    if name:
-        if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith(
-            "."
-        ):
-            raise InputError(f"campaign name '{name}': use letters, digits, '.', '_' and '-'")
-        return receipts / name
-    stem = f"{plan.name}-{'-'.join(arm.name for arm in arms)}"
-    number = 1
-    while True:
-        folder = receipts / (stem if number == 1 else f"{stem}-{number}")
-        existing = Campaign(folder)
-        if not existing.exists:
-            return folder
-        header = existing.header()
-        same = header.plan_digest == plan.digest and header.arm_digests == {
-            arm.name: arm.digest for arm in arms
-        }
-        if same and existing.sealed() is None:
-            console.print(f"going on with {folder}, which is not finished", markup=False)
-            return folder
-        number += 1
-
-
-def conduct(
-    plan: Plan, arms: Sequence[Arm], folder: Path, seed: int | None, quiet: bool, console: Console
-) -> Counter[str]:
-    """Run the campaign with the display that fits where we print."""
-    with contextlib.ExitStack() as stack:
-        progress: Progress
-        if quiet:
-            progress = Progress()
-        elif console.is_terminal:
-            progress = stack.enter_context(Grid(console))
-        else:
-            progress = Lines(console)
-        return Conductor(plan, arms, folder, progress, seed).run()
+@contextlib.contextmanager
+def display(quiet: bool, console: Console) -> Iterator[Progress]:
+    """The display that fits where we print: a live grid in a terminal, plain lines elsewhere, none for machines."""
+    if quiet:
+        yield Progress()
+    elif console.is_terminal:
+        with Grid(console) as grid:
+            yield grid
+    else:
+        yield Lines(console)
 
 
 def publish(folder: Path, root: Path) -> tuple[Path, str]:

@@ -1,8 +1,8 @@
 """From logits to tokens: bias and end-of-text masks, then temperature, top-k, top-p and min-p, then one draw.
 
 The order is fixed: temperature first, so top-p and min-p look at the distribution that is drawn from. Each request
-has its own key from its seed and never touches MLX's global random state, so a seed gives the same tokens whatever
-ran before.
+has keys of its own from its seed, one for every place in the text, and never touches MLX's global random state: a
+seed gives the same tokens whatever ran before, and whichever loop, plain or verified, writes them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Sampler:
     def __init__(self, sampling: Sampling, eos: Sequence[int]) -> None:
         self._sampling = sampling
         self._eos = tuple(eos)
-        self._key = mx.random.key(sampling.seed)
+        self._chain = mx.random.key(sampling.seed)
+        self._keys: list[mx.array] = []
         self._greedy = sampling.temperature == 0.0
         self._biases: dict[bool, mx.array | None] = {}
 
@@ -45,27 +46,36 @@ class Sampler:
         logits = self._adjusted(logits, made)
         if self._greedy:
             return mx.argmax(logits, axis=-1)
-        return mx.random.categorical(self._filtered(logits), key=self._next_key())
+        return mx.random.categorical(self._filtered(logits), key=self._key(made))
 
     def judge(self, logits: mx.array, draft: Sequence[int], made: int) -> accept.Verdict:
-        """What the exact law says of a draft, given the logits after the last token and after each guess."""
+        """What the exact law says of a draft, given the logits after the last token and after each guess.
+
+        Every place uses the key that `choose` would use there, so the text is the plain loop's.
+        """
         logits = self._adjusted(logits, made)
         if self._greedy:
-            choices: list[int] = mx.argmax(logits, axis=-1).tolist()  # type: ignore[assignment]
-            return accept.greedy(choices, draft)
-        shares = np.array(self.distributions(logits), dtype=np.float64)
-        uniforms = np.array(mx.random.uniform(shape=(len(draft) + 1,), key=self._next_key()))
-        return accept.sampled(
-            shares / shares.sum(axis=-1, keepdims=True), draft, uniforms.astype(np.float64).tolist()
-        )
+            choices = mx.argmax(logits, axis=-1)
+        else:
+            rows = self._filtered(logits)
+            draws = [
+                mx.random.categorical(rows[place : place + 1], key=self._key(made + place))
+                for place in range(len(draft) + 1)
+            ]
+            choices = mx.concatenate(draws)
+        told: list[int] = choices.tolist()  # type: ignore[assignment]
+        return accept.matched(told, draft)
 
     def distributions(self, logits: mx.array) -> mx.array:
         """The probabilities that are drawn from, a row each, after temperature and filters."""
         return mx.softmax(self._filtered(logits), axis=-1, precise=True)
 
-    def _next_key(self) -> mx.array:
-        self._key, key = mx.random.split(self._key)
-        return key
+    def _key(self, place: int) -> mx.array:
+        """The key of the place-th new token: its own, whichever loop asks for it."""
+        while len(self._keys) <= place:
+            self._chain, key = mx.random.split(self._chain)
+            self._keys.append(key)
+        return self._keys[place]
 
     def _filtered(self, logits: mx.array) -> mx.array:
         """Logits over temperature, all outside top-k, top-p or min-p at minus infinity; ties stay."""

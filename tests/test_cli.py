@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -99,6 +100,7 @@ def test_a_campaign_from_run_to_verify_and_back(root: Path) -> None:
         root / "charts/first/decode.svg"
     ).is_file()
 
+    assert "as it took here on" in battery(root, "plan", "--arms", "A,C", "--plan", "tiny").stdout
     status = battery(root, "status")
     assert status.returncode == 0 and "2/2" in status.stdout and "sealed" in status.stdout
 
@@ -174,6 +176,17 @@ def test_a_server_that_dies_at_start_is_exit_6_with_its_last_lines(root: Path) -
     done = battery(root, "run", "--arms", "D", "--plan", "tiny")
     assert done.returncode == 6 and "exited with 3 while starting" in done.stderr
     assert "last lines" in done.stderr
+
+
+def test_a_port_in_use_is_exit_5_and_its_holder_is_left_alone(root: Path) -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = str(holder.getsockname()[1])
+        done = battery(root, "run", "--arms", "A", "--plan", "tiny", "--port", port)
+        assert done.returncode == 5 and f"port {port} is in use by another process" in done.stderr
+        with socket.create_connection(holder.getsockname(), timeout=5):
+            pass
 
 
 def test_a_second_battery_is_exit_5(root: Path) -> None:

@@ -50,6 +50,7 @@ class Conductor:
         folder: Path,
         progress: Progress | None = None,
         seed: int | None = None,
+        port: int | None = None,
         lock: Path | None = None,
     ) -> None:
         self.plan = plan
@@ -57,7 +58,7 @@ class Conductor:
         self.campaign = Campaign(folder)
         self.progress = progress or Progress()
         self._seed = random.SystemRandom().randrange(1000, 10_000) if seed is None else seed
-        self._lock = lock
+        self._lock, self._port = lock, port
         self._launched: dict[str, str] = {}
         self._prompts: dict[tuple[int, int], Prompt] = {}
         self._sequence = 0
@@ -170,7 +171,7 @@ class Conductor:
     def _server(self, arm: Arm) -> Server:
         """A server for an arm, not started yet."""
         limits = self.plan.limits
-        return Server(arm, load_backend(arm.backend), None, limits.launch_s, limits.stop_s)
+        return Server(arm, load_backend(arm.backend), self._port, limits.launch_s, limits.stop_s)
 
     def _blocks(self, header: Header, stopper: Stopper) -> None:
         """Measure every block that is not complete yet."""

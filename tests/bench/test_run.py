@@ -34,7 +34,7 @@ def conduct(
     folder: Path, plan: Plan, *arms: Arm, progress: Progress | None = None, seed: int = 4821
 ) -> tuple[Counter[str], list[Receipt]]:
     lock = folder.parent / "battery.lock"
-    counts = Conductor(plan, arms, folder, progress, seed, lock).run()
+    counts = Conductor(plan, arms, folder, progress, seed, lock=lock).run()
     return counts, Campaign(folder).receipts()
 
 
@@ -292,7 +292,7 @@ def test_sigkill_of_the_battery_leaves_no_server_and_resume_works(
         f"spec = msgspec.json.decode(pathlib.Path({str(spec)!r}).read_bytes())\n"
         "plan, arm = msgspec.convert(spec['plan'], Plan), msgspec.convert(spec['arm'], Arm)\n"
         f"root = pathlib.Path({str(tmp_path)!r})\n"
-        "Conductor(plan, [arm], root / 'c', None, 4821, root / 'battery.lock').run()\n"
+        "Conductor(plan, [arm], root / 'c', None, 4821, lock=root / 'battery.lock').run()\n"
     )
     with subprocess.Popen([sys.executable, "-c", script]) as running:
         campaign = Campaign(tmp_path / "c")

@@ -11,7 +11,7 @@ import pytest
 from switchboard import accept
 
 VOCABULARY = 4
-Law = Callable[[np.ndarray, Sequence[int], Sequence[float]], accept.Verdict]
+Law = Callable[[Sequence[int], Sequence[int]], accept.Verdict]
 
 
 def targets(rng: np.random.Generator, depth: int) -> dict[tuple[int, ...], np.ndarray]:
@@ -27,33 +27,13 @@ def targets(rng: np.random.Generator, depth: int) -> dict[tuple[int, ...], np.nd
 
 
 def outcomes(law: Law, rows: np.ndarray, draft: list[int]) -> dict[tuple[int, ...], float]:
-    """Probability of each emitted prefix, by integrating over all uniform numbers.
-
-    The law is constant on boxes whose edges are 0, p(guess), 1 for each guess, and the edges of every cumulative
-    distribution for the last draw; one evaluation in the middle of each box weighs its volume.
-    """
-    edges = [sorted({0.0, float(rows[i][x]), 1.0}) for i, x in enumerate(draft)]
-    last = {0.0, 1.0}
-    for place, row in enumerate(rows):
-        kinds = [
-            row,
-            *(
-                [accept.without(row, draft[place])]
-                if place < len(draft) and row[draft[place]] < 1
-                else []
-            ),
-        ]
-        for kind in kinds:
-            last |= {float(edge) for edge in np.cumsum(kind) / np.cumsum(kind)[-1]}
-    edges.append(sorted(last))
+    """Probability of each emitted prefix, summed over every choice that the target can make at every place."""
     found: dict[tuple[int, ...], float] = {}
-    for box in itertools.product(*[itertools.pairwise(one) for one in edges]):
-        volume = float(np.prod([high - low for low, high in box]))
-        if volume == 0.0:
-            continue
-        verdict = law(rows, draft, [(low + high) / 2 for low, high in box])
+    for choices in itertools.product(range(VOCABULARY), repeat=len(rows)):
+        share = float(np.prod([row[choice] for row, choice in zip(rows, choices, strict=True)]))
+        verdict = law(choices, draft)
         prefix = (*draft[: verdict.accepted], verdict.following)
-        found[prefix] = found.get(prefix, 0.0) + volume
+        found[prefix] = found.get(prefix, 0.0) + share
     return found
 
 
@@ -80,25 +60,27 @@ def drift(law: Law, rng: np.random.Generator, depth: int) -> float:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_exact_law_keeps_the_distribution(seed: int) -> None:
-    assert drift(accept.sampled, np.random.default_rng(seed), depth=3) < 1e-12
+    assert drift(accept.matched, np.random.default_rng(seed), depth=3) < 1e-12
 
 
-def test_the_enumeration_catches_a_law_that_forgets_to_remove_the_guess() -> None:
-    def wrong(rows: np.ndarray, draft: Sequence[int], uniforms: Sequence[float]) -> accept.Verdict:
-        verdict = accept.sampled(rows, draft, uniforms)
-        return accept.Verdict(verdict.accepted, accept.draw(rows[verdict.accepted], uniforms[-1]))
+def keep_one(choices: Sequence[int], draft: Sequence[int]) -> accept.Verdict:
+    """A wrong law: the first guess always stands."""
+    after = accept.matched(choices[1:], draft[1:])
+    return accept.Verdict(after.accepted + 1, after.following)
 
+
+def late(choices: Sequence[int], draft: Sequence[int]) -> accept.Verdict:
+    """A wrong law: after a refusal it takes the choice of the next place, which was made for another text."""
+    verdict = accept.matched(choices, draft)
+    return accept.Verdict(verdict.accepted, choices[min(verdict.accepted + 1, len(draft))])
+
+
+@pytest.mark.parametrize("wrong", [keep_one, late])
+def test_the_enumeration_catches_a_wrong_law(wrong: Law) -> None:
     assert max(drift(wrong, np.random.default_rng(seed), depth=2) for seed in range(4)) > 1e-2
 
 
-def test_greedy_takes_the_targets_own_choice_after_the_first_difference() -> None:
-    assert accept.greedy([5, 6, 7], [5, 9]) == accept.Verdict(1, 6)
-    assert accept.greedy([5, 6, 7], [5, 6]) == accept.Verdict(2, 7)
-    assert accept.greedy([5], []) == accept.Verdict(0, 5)
-
-
-def test_a_draw_never_lands_on_an_impossible_token() -> None:
-    row = np.array([0.0, 0.5, 0.5, 0.0])
-    assert accept.draw(row, 0.0) == 1
-    assert accept.draw(row, float(np.nextafter(1.0, 0.0))) == 2
-    assert accept.draw(row, 1.0) == 2
+def test_the_targets_own_choice_follows_the_first_difference() -> None:
+    assert accept.matched([5, 6, 7], [5, 9]) == accept.Verdict(1, 6)
+    assert accept.matched([5, 6, 7], [5, 6]) == accept.Verdict(2, 7)
+    assert accept.matched([5], []) == accept.Verdict(0, 5)

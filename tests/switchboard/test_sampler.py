@@ -61,8 +61,8 @@ def test_the_law_draws_from_the_filtered_distribution() -> None:
     rows = mx.repeat(LOGITS, 2, axis=0)
     counts = np.zeros(6)
     sampler = Sampler(sampling, ())
-    for _ in range(1500):
-        verdict = sampler.judge(rows, [1], 0)
+    for place in range(1500):
+        verdict = sampler.judge(rows, [1], place)
         counts[1 if verdict.accepted else verdict.following] += 1
     assert np.abs(counts / 1500 - reference(sampling)).sum() / 2 < 0.04
 
@@ -79,3 +79,15 @@ def test_rows_that_may_not_end_yet_lose_the_end_token() -> None:
     ]
     biased = Sampler(Sampling(temperature=0.0, logit_bias={4: 50.0}), (0,))
     assert biased.choose(rows, 0).tolist() == [4, 4, 4]
+
+
+def test_the_law_chooses_what_the_plain_loop_would_choose_at_every_place() -> None:
+    rng = np.random.default_rng(3)
+    rows = mx.array(rng.normal(size=(6, 40)).astype(np.float32))
+    sampling = Sampling(temperature=0.9, top_p=0.9, seed=11)
+    plain = Sampler(sampling, ())
+    own = [int(plain.choose(rows[place : place + 1], 4 + place).item()) for place in range(6)]
+    for stands in range(6):
+        draft = [*own[:stands], (own[stands] + 1) % 40, 0, 0, 0, 0][:5]
+        verdict = Sampler(sampling, ()).judge(rows, draft, 4)
+        assert verdict.accepted == stands and verdict.following == own[stands]

@@ -8,6 +8,7 @@ from typing import Any
 
 import mlx.core as mx
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,6 +41,26 @@ class Guesses:
         pass
 
 
+class Knowing:
+    """A proposer that knows the text, and errs at every seventh place."""
+
+    def __init__(self, text: list[int]) -> None:
+        self.text, self.made = text, 0
+
+    def begin(self, prompt: list[int]) -> None:
+        self.made = 0
+
+    def extend(self, tokens: list[int]) -> None:
+        self.made += len(tokens)
+
+    def propose(self, limit: int) -> list[int]:
+        ahead = self.text[self.made : self.made + min(4, limit)]
+        return [token + 1 if (self.made + i) % 7 == 6 else token for i, token in enumerate(ahead)]
+
+    def judged(self, proposed: int, accepted: int) -> None:
+        pass
+
+
 class Entry:
     """A cache entry that only counts."""
 
@@ -49,15 +70,21 @@ class Entry:
         return count
 
 
-def test_greedy_text_is_the_plain_one() -> None:
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_the_verified_text_is_the_plain_one_at_any_temperature(temperature: float) -> None:
     model, _ = synthetic.build("tiny-llama")
     prompt, count = [1, 2, 3, 4, 1, 2, 3, 4, 1, 2], 90
     texts: list[list[int]] = []
     tally = Tally()
-    for proposer in (None, PromptLookup(Options(adaptive=False), Counter()), Guesses([9, 9])):
+    lookup = PromptLookup(Options(adaptive=False), Counter())
+    for kind in ("plain", "lookup", "wrong", "knowing"):
+        known = Knowing(texts[0]) if texts else None
+        proposer = {"plain": None, "lookup": lookup, "wrong": Guesses([9, 9]), "knowing": known}[
+            kind
+        ]
         cache = kv.make(model)
         prefill(model, cache, prompt, 4, Tally(), lambda: None)
-        sampler = Sampler(Sampling(temperature=0.0), ())
+        sampler = Sampler(Sampling(temperature=temperature, seed=5), ())
         if proposer is None:
             stream = plain(model, cache, prompt[-1], sampler, count)
         else:
@@ -65,7 +92,7 @@ def test_greedy_text_is_the_plain_one() -> None:
             stream = verified(model, cache, prompt[-1], sampler, proposer, count, tally)
         texts.append([token for tokens in stream for token in tokens])
         assert cache[0].offset == len(prompt) + count - 1
-    assert texts[0] == texts[1] == texts[2]
+    assert texts[0] == texts[1] == texts[2] == texts[3]
     assert tally.accepted > 0
     assert tally.accepted == sum(tally.accepted_by_depth)
 

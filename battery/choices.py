@@ -1,0 +1,99 @@
+"""From the words of a command line to arms, plans and the folders of campaigns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from battery.bench.backends import load_backend
+from battery.ledger import store, strict
+from battery.ledger.arm import Arm, known_arms, load_arm
+from battery.ledger.errors import ArmError, InputError
+from battery.ledger.plan import Plan
+from battery.ledger.store import Campaign
+
+
+def load_arms(text: str, root: Path) -> list[Arm]:
+    """The arms of a comma-separated list, each once, with backends that exist."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise ArmError(
+            f"no arm was named; known in {root / 'arms'}: {', '.join(known_arms(root / 'arms')) or 'none'}"
+        )
+    if len(set(names)) < len(names):
+        raise ArmError(f"arms {text}: each arm once; to compare an arm with itself, copy its file")
+    arms = [load_arm(name, root / "arms") for name in names]
+    for arm in arms:
+        load_backend(arm.backend).command(arm, "127.0.0.1", 1)
+    return arms
+
+
+def folder_of(campaign: str, root: Path) -> Path:
+    """The folder of a campaign given by name or by path."""
+    path = Path(campaign)
+    folder = path if (path / store.HEADER).is_file() else root / "receipts" / path.name
+    if not (folder / store.HEADER).is_file():
+        raise InputError(f"{folder}: no campaign{strict.nearest(path.name, known_campaigns(root))}")
+    return folder
+
+
+def known_campaigns(root: Path) -> list[str]:
+    """Names of the campaigns in receipts/, sorted."""
+    return sorted(path.parent.name for path in (root / "receipts").glob(f"*/{store.HEADER}"))
+
+
+def chosen(campaigns: Sequence[str] | None, root: Path) -> list[Path]:
+    """Folders of the named campaigns, or of all."""
+    names = list(campaigns or known_campaigns(root))
+    if not names:
+        raise InputError(
+            f"{root / 'receipts'}: no campaign yet; start one with: battery run --arms A,C"
+        )
+    return [folder_of(name, root) for name in names]
+
+
+def campaign_folder(
+    name: str, plan: Plan, arms: Sequence[Arm], root: Path, console: Console
+) -> Path:
+    """Where this campaign lives: as named, or the newest of its kind that is not finished, or a new one."""
+    receipts = root / "receipts"
+    if name:
+        if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith(
+            "."
+        ):
+            raise InputError(f"campaign name '{name}': use letters, digits, '.', '_' and '-'")
+        return receipts / name
+    stem = f"{plan.name}-{'-'.join(arm.name for arm in arms)}"
+    number = 1
+    while True:
+        folder = receipts / (stem if number == 1 else f"{stem}-{number}")
+        existing = Campaign(folder)
+        if not existing.exists:
+            return folder
+        header = existing.header()
+        same = header.plan_digest == plan.digest and header.arm_digests == {
+            arm.name: arm.digest for arm in arms
+        }
+        if same and existing.sealed() is None:
+            console.print(f"going on with {folder}, which is not finished", markup=False)
+            return folder
+        number += 1
+
+
+def expected_time(plan: Plan, total: int, root: Path) -> str:
+    """How long `total` cells of this plan should take, from the last campaign of it that ran here undisturbed."""
+    last: tuple[str, float] | None = None
+    for name in known_campaigns(root):
+        kept = Campaign(root / "receipts" / name)
+        header, journal = kept.header(), kept.journal()
+        undisturbed = [event["event"] for event in journal] == ["started", "finished"]
+        if header.plan_digest == plan.digest and undisturbed:
+            start, end = (datetime.fromisoformat(event["at"]) for event in journal)
+            each = (end - start).total_seconds() / len(kept.paths())
+            last = max(last or ("", 0.0), (header.created, each))
+    if last is None:
+        return "expected time: not known before its first campaign; the display tells it from the first cell on"
+    return f"expected time: about {last[1] * total / 60:.0f} min, as it took here on {last[0]}"
