@@ -60,6 +60,7 @@ class Conductor:
         self._seed = random.SystemRandom().randrange(1000, 10_000) if seed is None else seed
         self._lock, self._port = lock, port
         self._launched: dict[str, str] = {}
+        self._versions = versions()
         self._prompts: dict[tuple[int, int], Prompt] = {}
         self._sequence = 0
 
@@ -121,7 +122,7 @@ class Conductor:
             seed=self._seed,
             created=store.utc_now(),
             machine=sensors.fingerprint(),
-            battery=versions(),
+            battery=self._versions,
             baseline=baseline,
         )
 
@@ -295,13 +296,19 @@ class Conductor:
             plan_digest=header.plan_digest,
             command=public_command(server.command),
             machine=header.machine,
-            versions={"battery": versions(), "engine": ready.get("build") or {}},
+            versions={"battery": self._versions, "engine": engine_versions(ready)},
             model=ready.get("model") or {},
             **{name: getattr(measured, name) for name in measured.__struct_fields__},
         )
         self.campaign.write(receipt)
         self.progress.cell(receipt)
         return receipt
+
+
+def engine_versions(health: dict[str, Any]) -> dict[str, Any]:
+    """The engine's build and the packages of its interpreter, as its health tells them."""
+    packages = health.get("packages")
+    return {**(health.get("build") or {}), **({"packages": packages} if packages else {})}
 
 
 def ends_window(receipt: Receipt) -> WindowFailed | None:

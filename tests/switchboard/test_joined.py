@@ -9,6 +9,7 @@ import pytest
 from mlx.utils import tree_flatten
 
 from switchboard import cache as kv
+from switchboard import joined
 from switchboard.board import Board
 from switchboard.config import parse_asked
 from switchboard.errors import Declined, SwitchRefused
@@ -48,7 +49,11 @@ def build(name: str) -> Any:
 
 @pytest.mark.parametrize("suffix", ["", "-q4", "-q8"])
 @pytest.mark.parametrize("shape", ["tiny-llama", "tiny-qwen2", "tiny-qwen3"])
-def test_bitwise_over_prefill_and_decode(shape: str, suffix: str) -> None:
+@pytest.mark.parametrize(("narrow", "passes"), [(None, STEPS + 1), (1, STEPS)])
+def test_bitwise_over_prefill_and_decode(
+    shape: str, suffix: str, narrow: int | None, passes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joined, "narrow", lambda: narrow)
     model, _ = synthetic.build(shape + suffix)
     before, size, counter = logits(model), numbers(model), Counter()
     for siblings in (QKV, GATE_UP):
@@ -57,7 +62,7 @@ def test_bitwise_over_prefill_and_decode(shape: str, suffix: str) -> None:
         assert done.note is None
     counter.clear()
     assert same(before, logits(model))
-    assert counter.runs == 2 * 4 * (STEPS + 1)
+    assert counter.runs == 2 * 4 * passes
     assert numbers(model) == size
 
 
