@@ -58,7 +58,7 @@ def chosen(campaigns: Sequence[str] | None, root: Path) -> list[Path]:
 def campaign_folder(
     name: str, plan: Plan, arms: Sequence[Arm], root: Path, console: Console
 ) -> Path:
-    """Where this campaign lives: as named, or the newest of its kind that is not finished, or a new one."""
+    """Where this campaign lives: as named, or the first of its kind that is not finished, or a new one."""
     receipts = root / "receipts"
     if name:
         if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith(

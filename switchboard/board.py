@@ -33,6 +33,8 @@ class Position:
     counter: Counter = field(default_factory=Counter)
     ran_last: bool = False
     mark: int = 0
+    forget: Callable[[], None] | None = None
+    """Drops what an interrupted forward may have left behind."""
 
     @property
     def state(self) -> str:
@@ -109,6 +111,7 @@ class Board:
                 position.decline(f"parity probe failed: {wrong}")
                 continue
             position.on = True
+            position.forget = done.forget
             position.reason = done.note
             position.coverage = {
                 "fused": done.fused,
@@ -132,9 +135,11 @@ class Board:
         return None
 
     def begin(self) -> None:
-        """Remember the counts before a request."""
+        """Remember the counts before a request, and let no earlier one leave anything behind."""
         for position in self.positions.values():
             position.mark = position.counter.runs
+            if position.forget is not None:
+                position.forget()
 
     def end(self) -> None:
         """See which switches ran in the request that just finished."""

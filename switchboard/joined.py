@@ -111,7 +111,7 @@ class Part(Module):
             self.product = joint.product
         self._joint = joint
         self._place = place
-        # A list inside a tuple keeps a kept original out of the model's parameters.
+        # MLX looks for parameters in modules, lists and tables, not in tuples: a kept original must not be one.
         self._original = (original,)
 
     def __call__(self, x: mx.array) -> mx.array:
@@ -148,7 +148,14 @@ def join(model: Any, siblings: tuple[str, ...], counter: Counter, keep_originals
     note = None
     if refused:
         note = f"{len(refused)} of {len(owners)} layers stay separate; first: {refused[0]}"
-    return Applied(len(joined), len(owners), len(model.layers), _way_back(joined, siblings), note)
+
+    def forget() -> None:
+        """Drop what any joint has at hand."""
+        for _, joint in joined:
+            joint.forget()
+
+    back = _way_back(joined, siblings)
+    return Applied(len(joined), len(owners), len(model.layers), back, note, forget)
 
 
 def rows(module: Any) -> int:

@@ -62,6 +62,8 @@ class Applied:
     layers: int
     undo: Callable[[], None]
     note: str | None = None
+    forget: Callable[[], None] | None = None
+    """Called before every request; for what a forward keeps between its calls."""
 
 
 class Proposer(Protocol):

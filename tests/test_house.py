@@ -27,7 +27,7 @@ def test_a_module_is_small_named_and_documented(path: Path) -> None:
     assert ast.get_docstring(tree), "say what the reader gets"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            assert (node.end_lineno or 0) - node.lineno <= 60, node.name
+            assert (node.end_lineno or 0) - node.lineno <= 50, node.name
         if isinstance(node, ast.ExceptHandler):
             assert node.type is not None, "a bare except hides what it does not expect"
 

@@ -1,53 +1,18 @@
-"""Reasons to doubt a campaign, each with its evidence and a remedy; `void` ones make every verdict invalid."""
+"""Reasons to doubt a campaign, each with its evidence and a remedy; `void` ones make every verdict invalid.
+
+Here are those that lie in the record and in the figures; `conditions` has those about the circumstances.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
-
-import msgspec
 import numpy as np
-import pandas as pd
 
-from battery.analyse.drift import Drift
-from battery.analyse.facts import Difference, GateFacts, SwitchFacts
+from battery.analyse.conditions import Case, Doubt, Severity, conditions, sequences, touches
 from battery.analyse.pairs import BODIES_DIFFER
-from battery.analyse.speed import Comparison
 from battery.analyse.stats import FEWEST_BLOCKS
-from battery.ledger.store import Header
 
 _NORMAL_MAD, _FAR = 0.6745, 5.0
 """A normal spread has .6745 of itself as its median deviation; five spreads off is far."""
-
-Severity = Literal["void", "warning", "note"]
-
-
-class Doubt(msgspec.Struct, frozen=True, kw_only=True):
-    """One finding about validity."""
-
-    severity: Severity
-    what: str
-    evidence: tuple[int, ...] = ()
-    """Sequences of the receipts that show it."""
-    remedy: str
-    arm: str | None = None
-    """The candidate whose verdicts it touches; None: all."""
-
-
-class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that doubts are drawn from."""
-
-    frame: pd.DataFrame
-    header: Header
-    comparisons: tuple[Comparison, ...]
-    drift: Drift
-    differences: tuple[Difference, ...]
-    switches: tuple[SwitchFacts, ...]
-    gates: GateFacts
-    unreadable: Sequence[str]
-    pool: str
-    """Why the receipts may not be pooled, or nothing."""
-
 
 _ENGAGEMENT: tuple[tuple[str, Severity, str], ...] = (
     ("disengaged", "void", "mend the arm or the engine until its health shows every switch engaged"),
@@ -60,16 +25,10 @@ def doubts(case: Case) -> tuple[Doubt, ...]:
     """All of them, gravest first."""
     rank = {"void": 0, "warning": 1, "note": 2}
     found = [
-        *_record(case), *_progress(case), *_engagement(case), *_unlike(case), *_pairs(case), *_steadiness(case),
-        *_far_blocks(case),
-        *_texts(case), *_cells(case), *_unknowns(case),
+        *_record(case), *_progress(case), *_engagement(case), *_pairs(case), *_steadiness(case), *_far_blocks(case),
+        *_texts(case), *_cells(case), *conditions(case),
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda doubt: rank[doubt.severity]))
-
-
-def _sequences(frame: pd.DataFrame) -> tuple[int, ...]:
-    """The receipts of these rows."""
-    return tuple(int(number) for number in frame["sequence"])
 
 
 def _record(case: Case) -> list[Doubt]:
@@ -119,7 +78,7 @@ def _progress(case: Case) -> list[Doubt]:
         found.append(
             Doubt(
                 severity="note", what=f"{len(left)} receipts of unfinished attempts are kept and not pooled",
-                evidence=_sequences(left), remedy="none needed; they are listed with the windows",
+                evidence=sequences(left), remedy="none needed; they are listed with the windows",
             )
         )  # fmt: skip
     return found
@@ -136,31 +95,11 @@ def _engagement(case: Case) -> list[Doubt]:
                 what = f"arm {arm.name}: engagement is '{word}' in {len(rows)} pooled cells"
                 found.append(
                     Doubt(
-                        severity=severity, what=what, evidence=_sequences(rows), remedy=remedy,
-                        arm=_touches(case, arm.name),
+                        severity=severity, what=what, evidence=sequences(rows), remedy=remedy,
+                        arm=touches(case, arm.name),
                     )
                 )  # fmt: skip
     return found
-
-
-def _touches(case: Case, arm: str) -> str | None:
-    """Whose verdicts a doubt about `arm` touches: all, where it is the control."""
-    return None if arm == case.header.control else arm
-
-
-def _unlike(case: Case) -> list[Doubt]:
-    """Differences between the arms that no arm file declares."""
-    return [
-        Doubt(
-            severity="warning",
-            what=f"arms {case.header.control} and {one.candidate} also differ in {one.what}, which neither declares:"
-            f" {one.control_has} against {one.candidate_has}",
-            remedy="make it the same, or write it into the arm files so that the claim includes it",
-            arm=one.candidate,
-        )
-        for one in case.differences
-        if not one.declared
-    ]  # fmt: skip
 
 
 def _pairs(case: Case) -> list[Doubt]:
@@ -260,19 +199,22 @@ def _texts(case: Case) -> list[Doubt]:
                     severity="note",
                     what=f"arm {sentinel.arm}: the sentinel gave {sentinel.texts} texts in {sentinel.windows} windows",
                     remedy="the seed does not fix this engine's output; read the spread as including it",
-                    arm=_touches(case, sentinel.arm),
+                    arm=touches(case, sentinel.arm),
                 )
             )  # fmt: skip
     control = seen.get(case.header.control)
     for arm in case.header.arms[1:]:
-        claims = [s.exactness for s in case.switches if s.arm == arm.name and s.asked]
+        # The control's switches count too: where one rounds, another text is no fault of the candidate.
+        pair = (case.header.control, arm.name)
+        claims = [s.exactness for s in case.switches if s.arm in pair and s.asked]
         own = seen.get(arm.name)
         both = control and own and control.digest and own.digest
         if both and claims and set(claims) == {"exact"} and control.digest != own.digest:  # type: ignore[union-attr]
             found.append(
                 Doubt(
                     severity="warning",
-                    what=f"arm {arm.name} claims only exact switches, but its sentinel text is not the control's",
+                    what=f"arms {case.header.control} and {arm.name} claim only exact switches, but their sentinel"
+                    " texts differ",
                     remedy="find the switch that changes bytes, and name it rounding or lossy", arm=arm.name,
                 )
             )  # fmt: skip
@@ -288,7 +230,7 @@ def _cells(case: Case) -> list[Doubt]:
         share = f"{len(failed)} of {len(frame)} cells did not end ok ({allowed})"
         found.append(
             Doubt(
-                severity="warning", what=share, evidence=_sequences(failed),
+                severity="warning", what=share, evidence=sequences(failed),
                 remedy="section 1.4 shows each outcome; mend the cause, or take the rung off the ladder",
             )
         )  # fmt: skip
@@ -298,39 +240,7 @@ def _cells(case: Case) -> list[Doubt]:
         found.append(
             Doubt(
                 severity="void", what=f"{len(changed)} pooled cells were sampled otherwise than asked",
-                evidence=_sequences(changed), remedy="make the engine apply the sampler of the plan",
+                evidence=sequences(changed), remedy="make the engine apply the sampler of the plan",
             )
         )  # fmt: skip
-    return found
-
-
-def _unknowns(case: Case) -> list[Doubt]:
-    """What nobody could tell: cold prefill, sampler, limits without a sensor, guessed token counts."""
-    pooled = case.frame[case.frame["pooled"].astype(bool)]
-    found = []
-    for column, word, what, remedy in (
-        ("cold", "unverified", "the server does not say whether the prefill was cold",
-         "fresh servers and prompts without a common prefix support it; cached tokens in usage would prove it"),
-        ("honoured", "unknown", "the server does not say which sampler it applied", "use an engine that echoes it"),
-        ("count_source", "estimate", "the token count is a guess, so there is no rate",
-         "ask for usage in the stream (stream_options.include_usage)"),
-    ):  # fmt: skip
-        for arm in case.header.arms:
-            rows = pooled[(pooled["arm"] == arm.name) & (pooled[column] == word)]
-            if len(rows):
-                told = f"arm {arm.name}: {what} ({len(rows)} of {int((pooled['arm'] == arm.name).sum())} cells)"
-                found.append(
-                    Doubt(
-                        severity="note", what=told, evidence=_sequences(rows), remedy=remedy,
-                        arm=_touches(case, arm.name),
-                    )
-                )  # fmt: skip
-    for limit, why in case.gates.ungated.items():
-        if "sets no limit" not in why:
-            found.append(
-                Doubt(
-                    severity="note", what=f"not gated: {limit}: {why}",
-                    remedy="interleaving still guards the ratio; the absolute numbers are of this machine at that hour",
-                )
-            )  # fmt: skip
     return found

@@ -133,7 +133,8 @@ def _sentinel(frame: pd.DataFrame, arm: str, metric: str) -> Sentinel:
     here = frame[
         (frame["arm"] == arm) & frame["sentinel"].astype(bool) & (frame["outcome"] == "ok")
     ]
-    here = here.sort_values("window")
+    # Not by window: an abandoned attempt and the one that replaced it share their windows' numbers.
+    here = here.sort_values("sequence")
     texts = sorted({str(text) for text in here["text_digest"].dropna()})
     rates = np.log(here[metric].dropna().to_numpy(dtype=float))
     few = len(rates) < 2

@@ -26,9 +26,9 @@ class ArmFacts(msgspec.Struct, frozen=True, kw_only=True):
     model: dict[str, Any]
     command: tuple[str, ...]
     engagement: dict[str, int]
-    """Receipts per engagement verdict."""
+    """Receipts whose request was sent, per engagement verdict."""
     cold: dict[str, int]
-    """Receipts that timed a request, per cold value."""
+    """Receipts to whose request a token came, per cold value."""
     honoured: dict[str, int]
     """The same per sampler value."""
     memory: dict[str, int]
@@ -67,7 +67,7 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SwitchFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One switch of one arm over all receipts that tell of it."""
+    """One switch of one arm over all receipts whose request was sent and that tell of it."""
 
     arm: str
     name: str
@@ -87,6 +87,7 @@ class GateFacts(msgspec.Struct, frozen=True, kw_only=True):
     ungated: dict[str, str]
     """Limit and why it could not be applied, with the number of cells."""
     cells: int
+    """For which the gate was asked."""
     refused: int
     waited: int
     """Cells that had to wait for longer than a second."""
@@ -114,6 +115,23 @@ class WindowFacts(msgspec.Struct, frozen=True, kw_only=True):
     waited_s: float
 
 
+_NEVER = ("the window had failed before", "not tried: the window had failed before")
+"""Reasons by which receipts before the verdict `not tried` told that a cell was never tried."""
+
+
+def tried(receipt: Receipt) -> bool:
+    """Whether the gate was asked for this cell; it is not where its window had failed before."""
+    gate = receipt.gate
+    return gate.verdict != "not tried" and not (
+        len(gate.reasons) == 1 and gate.reasons[0] in _NEVER
+    )
+
+
+def sent(receipt: Receipt) -> bool:
+    """Whether a request was timed, or at least sent: only then does the receipt prove anything about one."""
+    return bool(receipt.trace.events) or (receipt.gate.verdict == "open" and tried(receipt))
+
+
 def arms(receipts: Sequence[Receipt], header: Header) -> tuple[ArmFacts, ...]:
     """Every arm of the header with what its receipts tell."""
     found = []
@@ -127,7 +145,7 @@ def arms(receipts: Sequence[Receipt], header: Header) -> tuple[ArmFacts, ...]:
                 versions=_last(receipt.versions for receipt in own),
                 model=_last(receipt.model for receipt in own),
                 command=_last_command(own),
-                engagement=tally(receipt.engagement.verdict for receipt in own),
+                engagement=tally(receipt.engagement.verdict for receipt in own if sent(receipt)),
                 cold=tally(receipt.cold.value for receipt in timed),
                 honoured=tally(receipt.request.honoured for receipt in timed),
                 memory=tally(_memory(receipt) for receipt in timed),
@@ -168,47 +186,50 @@ def differences(receipts: Sequence[Receipt], header: Header) -> tuple[Difference
     told = {arm.name: _told(receipts, arm.name) for arm in header.arms}
     for candidate in header.arms[1:]:
         said = difference(control, candidate)
-        paths = {path.split(".")[0] for path, _, _ in said}
+        paths = {path for path, _, _ in said}
         for path, left, right in said:
             found.append(_difference(candidate.name, path, left, right, True))
         one, other = told[control.name], told[candidate.name]
-        for path in sorted({*one, *other}):
-            left, right = one.get(path, set()), other.get(path, set())
+        for path in sorted({*one, *other}) if one and other else ():
+            # A variable that is not there is a fact; a figure that one engine does not tell is none.
+            absent: set[str] = {"absent"} if path.startswith("environment.") else set()
+            left, right = one.get(path, absent), other.get(path, absent)
             if left and right and left != right:
                 found.append(_difference(candidate.name, path, left, right, _follows(path, paths)))
     return tuple(found)
 
 
 def _follows(path: str, declared: set[str]) -> bool:
-    """Whether something that a server told follows from what the arm files declare."""
-    room = path.split(".")[0]
+    """Whether something that a server told follows from what the arm files declare, by its paths."""
+    room, _, rest = path.partition(".")
+    if room == "environment":
+        return f"env.{rest}" in declared
+    said = {one.split(".")[0] for one in declared}
     if room == "model":
-        return bool(declared & {"model", "backend", "command", "flags"})
-    return room == "versions" and path.startswith("versions.engine") and bool(
-        declared & {"backend", "command", "env"}
-    )  # fmt: skip
+        return bool(said & {"model", "backend", "command", "flags"})
+    return path.startswith("versions.engine") and bool(said & {"backend", "command", "env"})
 
 
 def _told(receipts: Sequence[Receipt], arm: str) -> dict[str, set[str]]:
-    """Every path into model, versions and machine, with the values that this arm's receipts have there."""
+    """Every path into model, versions, machine and environment, with the values that this arm's receipts have there."""
     found: dict[str, set[str]] = defaultdict(set)
     for receipt in receipts:
         if receipt.cell.arm != arm:
             continue
-        for room in ("model", "versions", "machine"):
-            for path, value in _flat(getattr(receipt, room), room):
-                found[path].add(_text(value))
+        for room in ("model", "versions", "machine", "environment"):
+            for path, value in flat(getattr(receipt, room), room):
+                found[path].add(text(value))
     return dict(found)
 
 
-def _flat(value: object, at: str) -> list[tuple[str, object]]:
+def flat(value: object, at: str) -> list[tuple[str, object]]:
     """Nested tables as dotted paths."""
     if isinstance(value, dict):
-        return [pair for key, inner in value.items() for pair in _flat(inner, f"{at}.{key}")]
+        return [pair for key, inner in value.items() for pair in flat(inner, f"{at}.{key}")]
     return [(at, value)]
 
 
-def _text(value: object) -> str:
+def text(value: object) -> str:
     """A value in JSON, as a reader would write it."""
     if value is None:
         return "absent"
@@ -220,7 +241,7 @@ def _difference(
 ) -> Difference:
     """A difference, with both sides in words."""
     sides = [
-        " / ".join(sorted(side)) if isinstance(side, set) else _text(side) for side in (left, right)
+        " / ".join(sorted(side)) if isinstance(side, set) else text(side) for side in (left, right)
     ]
     return Difference(
         candidate=candidate, what=what, control_has=sides[0], candidate_has=sides[1], declared=declared,
@@ -257,8 +278,8 @@ def outcomes(receipts: Sequence[Receipt], header: Header) -> tuple[Outcomes, ...
                     arm=arm.name, rung=rung, planned=planned,
                     ok=len(here) - len(failed),
                     ended=tally(receipt.outcome for receipt in failed),
-                    reasons=_distinct(_reason(receipt) for receipt in failed),
-                    phases=_distinct(phase(receipt) for receipt in failed),
+                    reasons=distinct(_reason(receipt) for receipt in failed),
+                    phases=distinct(phase(receipt) for receipt in failed),
                     tokens=max((t.completion_tokens or len(t.events) for t in tried), default=None),
                     peak_over=max(bounds, default=None),
                     cap=max(caps, default=None),
@@ -278,23 +299,23 @@ def phase(receipt: Receipt) -> str:
     said = receipt.evidence.get("phase")
     if isinstance(said, str):
         return said
+    if "inherited_from" in receipt.evidence or not tried(receipt):
+        return "not tried"
     if receipt.outcome == "refused":
         return "gate"
-    if "inherited_from" in receipt.evidence:
-        return "not tried"
     return "decode" if receipt.trace.events else "before the first token"
 
 
-def _distinct(words: Iterable[str], most: int = 3) -> tuple[str, ...]:
+def distinct(words: Iterable[str], most: int = 3) -> tuple[str, ...]:
     """Different words in order of appearance; beyond `most` only their number."""
     found = list(dict.fromkeys(words))
     return tuple(found[:most]) + ((f"and {len(found) - most} more",) if len(found) > most else ())
 
 
 def switches(receipts: Sequence[Receipt]) -> tuple[SwitchFacts, ...]:
-    """Every switch that an arm asks for or an engine knows of, with how often it was in which state."""
+    """Every switch that an engine told of after a request, with how often it was in which state."""
     seen: dict[tuple[str, str], list[Any]] = defaultdict(list)
-    for receipt in receipts:
+    for receipt in filter(sent, receipts):
         for switch in receipt.engagement.switches:
             seen[receipt.cell.arm, switch.name].append(switch)
     return tuple(
@@ -304,7 +325,7 @@ def switches(receipts: Sequence[Receipt]) -> tuple[SwitchFacts, ...]:
             states=tally(switch.state or "cannot say" for switch in here),
             verdicts=tally(switch.verdict for switch in here),
             exactness=here[-1].exactness,
-            coverage=_text(here[-1].coverage) if here[-1].coverage is not None else None,
+            coverage=text(here[-1].coverage) if here[-1].coverage is not None else None,
             kill=here[-1].kill,
             reason=next((switch.reason for switch in here if switch.reason), None),
         )
@@ -313,8 +334,8 @@ def switches(receipts: Sequence[Receipt]) -> tuple[SwitchFacts, ...]:
 
 
 def gates(receipts: Sequence[Receipt], header: Header) -> GateFacts:
-    """The gate over all cells."""
-    shut = [receipt.gate for receipt in receipts]
+    """The gate over all cells for which it was asked."""
+    shut = [receipt.gate for receipt in receipts if tried(receipt)]
     ungated: Counter[tuple[str, str]] = Counter(
         (limit, why) for gate in shut for limit, why in gate.ungated.items()
     )

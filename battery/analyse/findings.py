@@ -15,7 +15,7 @@ import msgspec
 from battery.analyse import doubts as doubting
 from battery.analyse import drift as drifting
 from battery.analyse import facts, speed
-from battery.analyse.doubts import Case, Doubt
+from battery.analyse.conditions import Case, Doubt
 from battery.analyse.drift import Drift
 from battery.analyse.facts import (
     ArmFacts,
@@ -55,7 +55,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     campaign: str
     status: Literal["complete", "incomplete"]
     pilot: bool
-    """Too few blocks for any verdict."""
+    """Too few blocks are planned for any verdict."""
     seal: str | None
     plan: Plan
     plan_digest: str
@@ -155,11 +155,13 @@ def _planned(receipts: list[Receipt], header: Header) -> tuple[list[Receipt], li
 
 
 def _journal(campaign: Campaign) -> dict[str, int]:
-    """Events of the journal by kind; one that cannot be read is counted as such, since receipts do not rest on it."""
-    try:
-        return facts.tally(str(line.get("event")) for line in campaign.journal())
-    except (msgspec.DecodeError, AttributeError):
-        return {"unreadable": 1}
+    """Events of the journal by kind, unreadable ones too; an attempt is abandoned once, however often it is told."""
+    told = [
+        (line.get("event"), line.get("block"), line.get("attempt"), place)
+        for place, line in enumerate(campaign.journal())
+    ]
+    once = dict.fromkeys(event[:3] if event[0] == "abandoned" else event for event in told)
+    return facts.tally(str(event[0]) for event in once)
 
 
 def _belonging(receipts: list[Receipt], header: Header) -> list[Receipt]:
@@ -181,22 +183,22 @@ def _found(
     frame = rows(receipts, header)
     counted = {int(n) for n in frame[frame["counted"].astype(bool)]["sequence"]}
     traces = {receipt.sequence: receipt.trace for receipt in receipts}
-    comparisons = speed.compare(frame, traces, header)
+    complete = int(frame[frame["counted"].astype(bool)]["block"].nunique())
+    comparisons = speed.compare(frame, traces, header, complete)
     drift = drifting.drift(frame, comparisons, header)
     differs = facts.differences(receipts, header)
     switches, gates = facts.switches(receipts), facts.gates(receipts, header)
     doubted = doubting.doubts(
         Case(
-            frame=frame, header=header, comparisons=comparisons, drift=drift, differences=differs, switches=switches,
-            gates=gates, unreadable=unreadable, pool=pool,
+            frame=frame, receipts=receipts, header=header, comparisons=comparisons, drift=drift, differences=differs,
+            switches=switches, gates=gates, unreadable=unreadable, pool=pool,
         )
     )  # fmt: skip
-    complete = int(frame[frame["counted"].astype(bool)]["block"].nunique())
     comparisons = tuple(_voided(one, doubted) for one in comparisons)
     return Findings(
         campaign=header.campaign,
         status="complete" if complete == header.plan.blocks else "incomplete",
-        pilot=complete < FEWEST_BLOCKS,
+        pilot=header.plan.blocks < FEWEST_BLOCKS,
         seal=seal,
         plan=header.plan, plan_digest=header.plan_digest,
         control=header.control, candidates=tuple(arm.name for arm in header.arms[1:]),
@@ -215,19 +217,37 @@ def _found(
         outcomes=facts.outcomes(facts.latest(receipts, header, counted), header),
         levels=speed.levels(frame, header),
         comparisons=comparisons,
-        ladders=speed.ladders(comparisons, header),
+        ladders=tuple(
+            msgspec.structs.replace(one, standing=_standing(one, doubted, header, complete))
+            for one in speed.ladders(comparisons, header)
+        ),
         drift=drift,
         windows=facts.windows(receipts, counted),
         switches=switches, gates=gates, doubts=doubted,
     )  # fmt: skip
 
 
+def _voids(candidate: str, doubted: tuple[Doubt, ...]) -> list[str]:
+    """What voids the verdicts about a candidate."""
+    return [d.what for d in doubted if d.severity == "void" and d.arm in (None, candidate)]
+
+
 def _voided(one: Comparison, doubted: tuple[Doubt, ...]) -> Comparison:
     """The comparison with its verdict taken away where a doubt voids it; pilots and missing arms stay."""
-    why = [d.what for d in doubted if d.severity == "void" and d.arm in (None, one.candidate)]
+    why = _voids(one.candidate, doubted)
     if not why or one.verdict.word in ("pilot", "not comparable"):
         return one
     return msgspec.structs.replace(one, verdict=Verdict(word="invalid", why=why[0]))
+
+
+def _standing(one: Ladder, doubted: tuple[Doubt, ...], header: Header, complete: int) -> str:
+    """Why an interval over the ladder is no result; nothing where it is one."""
+    why, planned = _voids(one.candidate, doubted), header.plan.blocks
+    if why:
+        return f"invalid: {why[0]}"
+    if complete < planned:
+        return f"unfinished: {complete} of {planned} planned blocks"
+    return "pilot" if planned < FEWEST_BLOCKS else ""
 
 
 def _seeds(receipts: list[Receipt]) -> dict[int, tuple[int, ...]]:

@@ -61,7 +61,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs that were timed over the tokens that both arms produced."""
     estimate: stats.Estimate | None = None
     p_corrected: float | None = None
-    """After Holm across the other rungs of this metric; the primary endpoint stays as it is."""
+    """After Holm across the other rungs of this metric; for the primary endpoint across the candidates."""
     tost_p: float | None = None
     tost_p_corrected: float | None = None
     detectable: float | None = None
@@ -82,6 +82,8 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     rungs: tuple[int, ...]
     estimate: stats.Estimate | None
     why: str = ""
+    standing: str = ""
+    """Why the interval is no result (void, unfinished, a pilot); nothing where it is one."""
 
 
 def levels(frame: pd.DataFrame, header: Header) -> tuple[Level, ...]:
@@ -137,23 +139,24 @@ def _absent(seen: pd.DataFrame) -> str:
 
 
 def compare(
-    frame: pd.DataFrame, traces: Mapping[int, Trace], header: Header
+    frame: pd.DataFrame, traces: Mapping[int, Trace], header: Header, complete: int
 ) -> tuple[Comparison, ...]:
-    """Every candidate against the control, Holm-corrected within metric across rungs, primary endpoint apart."""
-    found: list[Comparison] = []
+    """Every candidate against the control, corrected and judged; `complete` is the number of complete blocks."""
+    families: list[list[Comparison]] = []
     for candidate in header.arms[1:]:
         for metric in COMPARED:
             if metric not in MAIN and not _both_have(frame, metric, header.control, candidate.name):
                 continue
-            family = [
-                _compared(
-                    match(frame, traces, header.plan, metric, rung, (header.control, candidate.name)),
-                    header, candidate.name, rung,
-                )
-                for rung in header.plan.ladder
-            ]  # fmt: skip
-            found.extend(_judged(family, header))
-    return tuple(found)
+            families.append(
+                [
+                    _compared(
+                        match(frame, traces, header.plan, metric, rung, (header.control, candidate.name)),
+                        header, candidate.name, rung,
+                    )
+                    for rung in header.plan.ladder
+                ]
+            )  # fmt: skip
+    return _judged(families, header, complete)
 
 
 def _both_have(frame: pd.DataFrame, metric: str, *arms: str) -> bool:
@@ -182,40 +185,49 @@ def _compared(pairs: Pairs, header: Header, candidate: str, rung: int) -> Compar
     )  # fmt: skip
 
 
-def _judged(family: list[Comparison], header: Header) -> list[Comparison]:
-    """One metric's comparisons with p-values corrected and verdicts given."""
-    others = [one for one in family if not one.primary]
-    ps = stats.holm([one.estimate.p if one.estimate else None for one in others])
-    tosts = stats.holm([one.tost_p for one in others])
-    corrected = {one.rung: (p, tost) for one, p, tost in zip(others, ps, tosts, strict=True)}
+def _judged(
+    families: list[list[Comparison]], header: Header, complete: int
+) -> tuple[Comparison, ...]:
+    """All comparisons with p-values corrected and verdicts given.
+
+    Holm runs within a candidate's metric over its rungs, the primary endpoint apart: that is one test per candidate,
+    and Holm runs over these. With one candidate its p stays as it is.
+    """
+    every = [one for family in families for one in family]
+    tests = [[one for one in family if not one.primary] for family in families]
+    tests.append([one for one in every if one.primary])
+    corrected = {}
+    for test in tests:
+        ps = stats.holm([one.estimate.p if one.estimate else None for one in test])
+        tosts = stats.holm([one.tost_p for one in test])
+        for one, p, tost in zip(test, ps, tosts, strict=True):
+            corrected[one.candidate, one.metric, one.rung] = (p, tost)
     judged = []
-    for one in family:
-        own = (one.estimate.p if one.estimate else None, one.tost_p)
-        p, tost = corrected.get(one.rung, own)
-        verdict = _verdict(one, p, tost, header)
+    for one in every:
+        p, tost = corrected[one.candidate, one.metric, one.rung]
+        verdict = _verdict(one, p, tost, header.plan.blocks, complete)
         judged.append(
             msgspec.structs.replace(one, p_corrected=p, tost_p_corrected=tost, verdict=verdict)
         )
-    return judged
+    return tuple(judged)
 
 
-def _verdict(one: Comparison, p: float | None, tost: float | None, header: Header) -> Verdict:
-    """The verdict, after the reasons that forbid one."""
+def _verdict(
+    one: Comparison, p: float | None, tost: float | None, planned: int, complete: int
+) -> Verdict:
+    """The verdict, after the reasons that forbid one; a plan too small for any is a pilot from its first block."""
     lost = one.planned - one.pairs
     told = "; ".join(f"{why} ({count})" for why, count in one.lost.items())
     if one.estimate is None:
         return Verdict(word="not comparable", why=told or "no complete block")
+    if planned >= stats.FEWEST_BLOCKS and complete < planned:
+        return Verdict(
+            word="undecided",
+            why=f"{complete} of {planned} planned blocks: a verdict before the end would be peeking",
+        )
     if lost > stats.MOST_LOST * one.planned:
         return Verdict(
             word="not comparable", why=f"{lost} of {one.planned} pairs are missing: {told}"
-        )
-    if one.estimate.blocks < stats.FEWEST_BLOCKS:
-        return stats.judge(one.estimate, p, tost, one.margin, words(one.metric))
-    planned = header.plan.blocks
-    if one.estimate.blocks < planned - stats.MOST_LOST * planned:
-        return Verdict(
-            word="undecided",
-            why=f"{one.estimate.blocks} of {planned} planned blocks: a verdict before the end would be peeking",
         )
     return stats.judge(one.estimate, p, tost, one.margin, words(one.metric))
 

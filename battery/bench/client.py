@@ -10,8 +10,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpcore
@@ -22,10 +21,9 @@ from battery.bench.chunks import EVIDENCE_BYTES, Answer, Outcome, Phase
 from battery.bench.wire import Headers, Lane, Reconnect, Unreachable
 from battery.ledger.trace import Trace
 
-__all__ = ["Client", "Completion", "Progress", "Unreachable"]
+__all__ = ["Client", "Completion", "Unreachable"]
 
 WARM_TRIES = 3
-TICK_S = 0.25
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,13 +50,6 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     def first_token_ns(self) -> int | None:
         """Send to the first token event, None where none came."""
         return self.trace.events[0].at_ns if self.trace.events else None
-
-
-class Progress(msgspec.Struct, frozen=True):
-    """How a running request stands; an event usually takes one read."""
-
-    elapsed_s: float
-    reads: int
 
 
 class Client:
@@ -118,12 +109,10 @@ class Client:
         body: dict[str, Any],
         *,
         deadline_s: float,
-        on_event: Callable[[Progress], object] | None = None,
     ) -> Completion:
         """One completion, timed. It never raises for what a server or a network does; `stream: true` is added.
 
-        `deadline_s` covers the request from send to last byte. `on_event` is told the progress a few times a second
-        from a thread of its own, never from the read loop; it still competes for the interpreter, so keep it short.
+        `deadline_s` covers the request from send to last byte.
         """
         payload = msgspec.json.encode({**body, "stream": True})
         for _ in range(WARM_TRIES):
@@ -131,8 +120,7 @@ class Client:
             try:
                 with _no_collection():
                     connection = self._timed.warm(self._warm_path, self._timeout_s)
-                    with _told(answer, on_event):
-                        self._timed.timed(path, payload, deadline_s, answer)
+                    self._timed.timed(path, payload, deadline_s, answer)
             except Reconnect:
                 continue
             except Unreachable as broken:
@@ -183,26 +171,3 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-@contextlib.contextmanager
-def _told(answer: Answer, on_event: Callable[[Progress], object] | None) -> Iterator[None]:
-    """Tell `on_event` how the request stands until it ends, and once more then."""
-    if on_event is None:
-        yield
-        return
-    over, begun = threading.Event(), time.perf_counter()
-
-    def tell() -> None:
-        running = True
-        while running:
-            running = not over.wait(TICK_S)
-            on_event(Progress(time.perf_counter() - begun, len(answer.reads)))
-
-    thread = threading.Thread(target=tell, name="battery-progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import httpx
@@ -20,10 +22,16 @@ import psutil
 
 from battery.bench import leash
 from battery.bench.backends import Backend
+from battery.bench.progress import Interrupted
+from battery.ledger import scrub
 from battery.ledger.arm import Arm
 from battery.ledger.errors import Busy, LaunchError
 
 HOST = "127.0.0.1"
+_STEERS = re.compile(
+    r"^(CUDA|GGML|GOMP|GOTO|HIP|KMP|LD_PRELOAD|LLAMA|MALLOC|MKL|MLX|NUMEXPR|OMP|OPENBLAS|PYTORCH|ROCR|SGLANG"
+    r"|SWITCHBOARD|TORCH|VECLIB|VLLM)"
+)
 TAIL_LINES = 15
 
 
@@ -45,13 +53,21 @@ class Server:
     """One running server. Use as a context manager; leaving it stops the whole process group."""
 
     def __init__(
-        self, arm: Arm, backend: Backend, port: int | None, launch_s: float, stop_s: float
+        self,
+        arm: Arm,
+        backend: Backend,
+        port: int | None,
+        launch_s: float,
+        stop_s: float,
+        stop_asked: Callable[[], bool] = lambda: False,
     ) -> None:
         self.arm, self.backend = arm, backend
         self.port = port or free_port()
-        self._launch_s, self._stop_s = launch_s, stop_s
+        self._launch_s, self._stop_s, self._stop_asked = launch_s, stop_s, stop_asked
         self.command = tuple(backend.command(arm, HOST, self.port))
         self.url = f"http://{HOST}:{self.port}"
+        self.environment: dict[str, str] = {}
+        """What a receipt tells of the server's environment."""
         self.ready: dict[str, Any] = {}
         """The health document that showed readiness."""
         self._log = tempfile.TemporaryFile(prefix="battery-server-")  # noqa: SIM115 closed in stop()
@@ -102,6 +118,7 @@ class Server:
                 f"port {self.port} is in use by another process, which is left alone; choose another"
             )
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.arm.env}
+        self.environment = told_environment(environment, self.arm)
         try:
             self._process = subprocess.Popen(
                 self.command,
@@ -123,6 +140,8 @@ class Server:
         last = "nothing answered yet"
         with httpx.Client(base_url=self.url, timeout=2.0, trust_env=False) as http:
             while time.monotonic() < deadline:
+                if self._stop_asked():
+                    raise Interrupted
                 if self.exit_status is not None:
                     raise LaunchError(
                         f"arm {self.arm.name}: the server exited with {self.exit_status} while starting"
@@ -135,7 +154,8 @@ class Server:
                     last = str(not_yet) or type(not_yet).__name__
                 else:
                     last = f"health said {answer.status_code} {str(document)[:120]}"
-                    if answer.status_code == 200 and document.get("status") == "ok":
+                    ours = isinstance(document, dict) and document.get("status") == "ok"
+                    if answer.status_code == 200 and ours:
                         self._check(document)
                         self.ready = document
                         return
@@ -201,6 +221,14 @@ class Server:
             f"arm {self.arm.name}: after SIGKILL the process group {self.pid} still lives or port {self.port} is"
             " still answered; stop what holds it before measuring again"
         )
+
+
+def told_environment(environment: Mapping[str, str], arm: Arm) -> dict[str, str]:
+    """What the arm sets, and what was inherited of the variables that steer engines and their libraries."""
+    told = {
+        key: value for key, value in environment.items() if key in arm.env or _STEERS.match(key)
+    }
+    return scrub.deep(dict(sorted(told.items())))
 
 
 def _signal_group(group: int, number: int) -> None:

@@ -23,9 +23,7 @@ class MachineLock:
 
     def __enter__(self) -> MachineLock:
         """Take the lock; Busy says who holds it."""
-        # 0666: the lock is the machine's, whoever runs the battery
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
-        file = os.fdopen(handle, "r+")
+        file = self._open()
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -39,6 +37,21 @@ class MachineLock:
         file.flush()
         self._file = file
         return self
+
+    def _open(self) -> IO[str]:
+        """The lock file, made for every user of the machine; Busy if it cannot be opened."""
+        try:
+            if not self._path.exists():
+                handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+                os.fchmod(
+                    handle, 0o666
+                )  # past the umask: whoever runs the battery next needs it too
+                return os.fdopen(handle, "r+")
+            return self._path.open("r+")
+        except OSError as refused:
+            raise Busy(
+                f"{self._path}: the machine's lock cannot be opened ({refused.strerror})"
+            ) from refused
 
     def __exit__(self, *_: object) -> None:
         if self._file is not None:

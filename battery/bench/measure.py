@@ -16,6 +16,7 @@ import msgspec
 from battery.bench import gate, memory, outcome, prompts, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
+from battery.bench.progress import Interrupted
 from battery.bench.prompts import Messages, Prompt
 from battery.ledger import strict
 from battery.ledger.cell import Cell
@@ -36,6 +37,7 @@ from battery.ledger.trace import Trace
 
 QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("What is the capital of France? Answer in one short sentence.", ("Paris",)),
+    ("What is the opposite of hot? Answer in one short sentence.", ("cold", "cool")),
 )
 CACHE_PROBE_WORDS = 48
 DYING_S = 1.0
@@ -88,6 +90,7 @@ class Measuring:
         self.engaged = Engagement(verdict="unobservable", reason="no request yet")
         self.cache_probe = "the cache probe was not run"
         self._log_mark = 0
+        self._kills: int | None = None
 
     def body(self, messages: Messages, seed: int, **changes: object) -> dict[str, Any]:
         """The request body for these messages: the same bytes for every arm but for the model's name."""
@@ -132,9 +135,15 @@ class Measuring:
             self.body(messages, seed, temperature=0.0, max_tokens=tokens, min_tokens=0), what
         )
 
+    def _mark(self) -> None:
+        """Remember where the log and the kernel's count of memory kills stand; Interrupted if a stop was asked for."""
+        if self.stop():
+            raise Interrupted
+        self._log_mark, self._kills = self.server.log_size(), memory.oom_kills()
+
     def _send(self, body: dict[str, Any], what: str) -> Completion:
         """Stream a request that must succeed for the window to go on."""
-        self._log_mark = self.server.log_size()
+        self._mark()
         done = self.client.stream(
             self.server.backend.chat, body, deadline_s=self.plan.limits.request_s
         )
@@ -146,7 +155,7 @@ class Measuring:
     def _probe_cache(self) -> None:
         """Send one prompt twice; whether the second comes faster shows if the server caches prefixes."""
         messages = prompts.compose(self.plan.workload, self.server.port, 0, CACHE_PROBE_WORDS)
-        body = self.body(messages, 0, max_tokens=2, min_tokens=0)
+        body = self.body(messages, 0, max_tokens=2, min_tokens=2)
         first, second = (self._send(body, "cache probe").trace for _ in range(2))
         took = [trace.events[0].at_ns / 1e9 for trace in (first, second)]
         self.cache_probe = (
@@ -180,7 +189,7 @@ class Measuring:
         _, request = self._prepare(cell, prompt)
         now = utc_now()
         shut = Clearance(
-            verdict="refused", waited_s=0.0, reasons=("not tried: the window had failed before",)
+            verdict="not tried", waited_s=0.0, reasons=("the window had failed before",)
         )
         return Measured(
             outcome=failure.outcome,
@@ -215,9 +224,7 @@ class Measuring:
 
     def look(self) -> Reading:
         """One reading for the gate: load over a quarter of a second, then the calibration work."""
-        cpu = sensors.CpuShare()
-        time.sleep(0.25)
-        reading = sensors.read(cpu, 0.0, self.server.pid)
+        reading = sensors.glance(self.server.pid)
         if self.plan.gate.calibration is None:
             return reading
         took = statistics.median(sensors.calibrate() for _ in range(3))
@@ -250,7 +257,7 @@ class Measuring:
         reset = backend.reset_peak is not None and self._reset(backend.reset_peak)
         not_reset = memory.reset_kernel_peak(pid)
         counted = memory.counters(pid)
-        self._log_mark = self.server.log_size()
+        self._mark()
         before = self._health()
         self.progress("request", "")
         with sensors.Sampling(pid) as taken:
@@ -258,12 +265,12 @@ class Measuring:
         after = self._health()
         samples = taken.readings(done.sent_ns or time.perf_counter_ns())
         used = memory.peak(after, reset, counted, memory.counters(pid), not_reset, samples)
-        self.engaged = outcome.engagement(self.server.arm, before, after) if after else self.engaged
+        self.engaged = outcome.engagement(self.server.arm, before, after)
         kept, why = outcome.honoured(request.sampler, done.trace.sampler)
         request = msgspec.structs.replace(request, honoured=kept)
         prefill = outcome.cold(done.trace, self.cache_probe)
         kind, reason, evidence = self._judge(done, request, prefill, used, why)
-        if kind == "oom":
+        if kind == "oom" and done.outcome != "ok":
             used = msgspec.structs.replace(used, lower_bound=True)
         return Measured(
             outcome=kind,
@@ -344,7 +351,10 @@ class Measuring:
             "exit_status": status,
             "log_tail": log[-2000:],
         }
-        words = outcome.oom_words(done.reason, str(done.evidence), log)
+        # never the last bytes: they are the model's own text, which may well speak of memory
+        told = (done.reason, str(done.evidence.get("error_body")), log)
+        words = outcome.oom_words(*told)
+        words = words or outcome.kernel_oom(status, self._kills, memory.oom_kills())
         if words:
             return "oom", f"during {done.phase}: {words}", evidence
         if status is not None:

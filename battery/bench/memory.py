@@ -23,6 +23,15 @@ def reset_kernel_peak(pid: int) -> str | None:
     return None
 
 
+def oom_kills() -> int | None:
+    """How often the kernel has killed for memory since it started; None where it does not tell."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), None)
+
+
 def counters(pid: int) -> dict[str, int]:
     """VmHWM and VmSwap in bytes, and major faults, as far as the kernel tells them."""
     found: dict[str, int] = {}

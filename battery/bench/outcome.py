@@ -7,6 +7,7 @@ never read as agreement.
 from __future__ import annotations
 
 import re
+import signal
 from typing import Any, Literal
 
 from battery.ledger.arm import Arm
@@ -35,11 +36,25 @@ def oom_words(*texts: str | None) -> str | None:
     return None
 
 
+def kernel_oom(
+    exit_status: int | None, kills_before: int | None, kills_after: int | None
+) -> str | None:
+    """The kernel's word that it killed for memory: SIGKILL and a counter that moved, never one alone."""
+    if exit_status != -signal.SIGKILL or kills_before is None or kills_after is None:
+        return None
+    if kills_after <= kills_before:
+        return None
+    return f"SIGKILL, and the kernel's oom_kill counter went from {kills_before} to {kills_after}"
+
+
 def engagement(arm: Arm, before: Health, after: Health) -> Engagement:
-    """Whether every switch the arm asks for ran between two health documents, and no other did."""
+    """Whether every switch the arm asks for ran between two health documents, and no other did.
+
+    A server that tells of no switches, or did not answer, is `unobservable`, also for an arm that asks for none.
+    """
     told = after.get("switches")
     asked = arm.asked
-    if not isinstance(told, dict):
+    if not isinstance(told, dict) or not before:
         seen = [
             SwitchSeen(name=name, asked=True, state=None, verdict="unobservable") for name in asked
         ]
@@ -49,7 +64,7 @@ def engagement(arm: Arm, before: Health, after: Health) -> Engagement:
         seen = [
             _switch(name, name in asked, earlier.get(name) or {}, told.get(name)) for name in names
         ]
-    rules, broken = _rules(arm, after)
+    rules, broken = _rules(arm, after) if after else ({}, [])
     wrong = [f"{switch.name}: {switch.reason}" for switch in seen if switch.verdict == "disengaged"]
     declined = [
         f"{switch.name}: {switch.reason}" for switch in seen if switch.verdict == "declined"
@@ -59,9 +74,11 @@ def engagement(arm: Arm, before: Health, after: Health) -> Engagement:
         verdict = "disengaged"
     elif declined:
         verdict = "declined"
-    elif any(switch.verdict == "unobservable" for switch in seen):
+    elif not before or not after or not isinstance(told, dict):
         verdict = "unobservable"
-    reason = "; ".join([*wrong, *broken, *declined])
+    gap = "health tells of no switches" if before and after else "health did not answer"
+    silence = [gap] if verdict == "unobservable" else []
+    reason = "; ".join([*wrong, *broken, *declined, *silence])
     return Engagement(verdict=verdict, reason=reason, switches=tuple(seen), rules=rules)
 
 
@@ -149,6 +166,12 @@ def honoured(
         f"{key}: asked {value}, applied {told[key]}"
         for key, value in asked.items()
         if key in told and told[key] != value
+    ]
+    # what was not asked for must be neutral: a server's own default top-k cuts the distribution all the same
+    changed += [
+        f"{key}: not asked for, applied {told[key]}"
+        for key, neutral in (("top_k", (None, 0, -1)), ("min_p", (None, 0)))
+        if key not in asked and key in told and told[key] not in neutral
     ]
     silent = [key for key in asked if key not in told]
     if changed:

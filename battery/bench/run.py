@@ -12,9 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from battery.bench import outcome, prompts, schedule, sensors
+from battery.bench import outcome, preflight, schedule, sensors
 from battery.bench.backends import load_backend
 from battery.bench.client import Client
 from battery.bench.launch import Server
@@ -23,21 +21,13 @@ from battery.bench.measure import Measured, Measuring, WindowFailed
 from battery.bench.progress import Interrupted, Progress, Stopper
 from battery.bench.prompts import Prompt
 from battery.bench.versions import versions
-from battery.ledger import store, strict
+from battery.ledger import scrub, store
 from battery.ledger.arm import Arm
 from battery.ledger.cell import Cell, Window
-from battery.ledger.errors import LaunchError, PlanError, ReceiptError
+from battery.ledger.errors import LaunchError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign, Header
-
-
-class PromptFile(msgspec.Struct, frozen=True, kw_only=True):
-    """How a campaign's prompts were sized: enough to compose each again."""
-
-    workload: str
-    corpus: str
-    prompts: tuple[Prompt, ...]
 
 
 class Conductor:
@@ -60,7 +50,7 @@ class Conductor:
         self._seed = random.SystemRandom().randrange(1000, 10_000) if seed is None else seed
         self._lock, self._port = lock, port
         self._launched: dict[str, str] = {}
-        self._versions = versions()
+        self._versions, self._machine = versions(), sensors.fingerprint()
         self._prompts: dict[tuple[int, int], Prompt] = {}
         self._sequence = 0
 
@@ -70,9 +60,15 @@ class Conductor:
             MachineLock(self.campaign.folder.name, self._lock),
             Stopper(self.progress.note) as stopper,
         ):
-            header = self._open()
+            header = self._open(stopper)
+            if self.campaign.sealed() is not None:
+                self.progress.note(
+                    f"{self.campaign.folder} is finished and sealed; nothing is measured again"
+                )
+                return self._counts(header)
+            self.campaign.note("resumed" if self.campaign.journal() else "started")
             try:
-                self._ready_prompts(header, stopper)
+                self._prompts = preflight.load_prompts(self.campaign.folder / store.PROMPTS)
                 self._blocks(header, stopper)
             except KeyboardInterrupt:
                 self.campaign.note("interrupted")
@@ -82,25 +78,28 @@ class Conductor:
                 raise
             self.campaign.note("finished")
             self.campaign.seal()
+        return self._counts(header)
+
+    def _counts(self, header: Header) -> Counter[str]:
+        """How many cells of complete blocks had which outcome."""
         pooled = store.complete_blocks(self.campaign.receipts(), header).values()
         return Counter(receipt.outcome for block in pooled for receipt in block)
 
-    def _open(self) -> Header:
-        """The header of a new campaign, or of the one that goes on; ReceiptError if that was another plan or arm."""
-        if not self.campaign.exists:
-            self.progress.phase(None, "calibration", "baseline of the idle machine")
-            header = self._new_header()
-            Campaign.create(self.campaign.folder, header)
-            self.campaign.note("started")
+    def _open(self, stopper: Stopper) -> Header:
+        """The header of a campaign that goes on, or of a new one, which is written once every arm has started."""
+        folder, arms = self.campaign.folder, list(self.arms.values())
+        if self.campaign.exists:
+            header = self.campaign.header()
+            preflight.check_same(folder, header, self.plan, arms, self._machine)
             return header
-        header = self.campaign.header()
-        wanted = {name: arm.digest for name, arm in self.arms.items()}
-        if header.plan_digest != self.plan.digest or header.arm_digests != wanted:
-            what = "plan" if header.plan_digest != self.plan.digest else "arms"
-            raise ReceiptError(
-                f"{self.campaign.folder}: was started with other {what}; give this one a new name (--campaign)"
-            )
-        self.campaign.note("resumed")
+        preflight.wait_quiet(self.plan, self.progress, stopper)
+        header = self._new_header()
+        servers = (self._server(arm, stopper) for arm in arms)
+        sized = preflight.try_arms(servers, self.plan, header.seed, self.progress, stopper)
+        folder.mkdir(parents=True, exist_ok=True)
+        # the header comes last: with it the campaign exists
+        store.replace(folder / store.PROMPTS, store.pretty(sized))
+        Campaign.create(folder, header)
         return header
 
     def _new_header(self) -> Header:
@@ -110,6 +109,7 @@ class Conductor:
         names = list(self.arms)
         baseline: dict[str, Any] = {"temp_c": sensors.hottest()[0]}
         if self.plan.gate.calibration is not None:
+            self.progress.phase(None, "calibration", "baseline of the idle machine")
             baseline.update(sensors.calibration_baseline())
         return Header(
             campaign=self.campaign.folder.name,
@@ -121,58 +121,18 @@ class Conductor:
             coin=f"{names[coin]} opens",
             seed=self._seed,
             created=store.utc_now(),
-            machine=sensors.fingerprint(),
+            machine=self._machine,
             battery=self._versions,
             baseline=baseline,
         )
 
-    def _ready_prompts(self, header: Header, stopper: Stopper) -> None:
-        """Read the sized prompts, or size them on a server of the control arm before any window opens."""
-        path = self.campaign.folder / store.PROMPTS
-        if not path.is_file():
-            store.write_once(path, store.pretty(self._size_prompts(header, stopper)))
-        sized = strict.read_json(path, PromptFile)
-        for prompt in sized.prompts:
-            messages = prompts.compose(
-                sized.workload, prompt.seed, prompt.rung, prompt.words, prompt.letters
-            )
-            if strict.digest(messages) != prompt.digest:
-                raise ReceiptError(
-                    f"{path}: the prompt of seed {prompt.seed} can no longer be composed: the corpus changed"
-                    f" ({sized.corpus} then, {prompts.corpus(sized.workload).source} now); start a new campaign"
-                )
-            self._prompts[prompt.rung, prompt.seed] = prompt
-
-    def _size_prompts(self, header: Header, stopper: Stopper) -> PromptFile:
-        """Size every prompt of the campaign with the control arm's own tokenizer."""
-        arm = self.arms[header.control]
-        self.progress.phase(None, "launch", f"{arm.name}, to size the prompts")
-        with self._server(arm) as server, Client(server.url) as client:
-            check_context(server, self.plan)
-
-            def count(messages: prompts.Messages) -> list[int]:
-                stopper.check()
-                status, answer = client.post_json(server.backend.tokenize, {"messages": messages})
-                tokens = answer.get("tokens") if isinstance(answer, dict) else None
-                if status != 200 or not isinstance(tokens, list):
-                    raise LaunchError(
-                        f"arm {arm.name}: {server.backend.tokenize} answered {status} {str(answer)[:120]};"
-                        " without it prompts cannot be sized exactly"
-                    )
-                return tokens
-
-            self.progress.phase(None, "sizing prompts", "")
-            needed = schedule.prompts_needed(self.plan, header.seed)
-            sized = prompts.size_all(
-                self.plan.workload, needed, count, self.plan.limits.prompt_tolerance
-            )
-        source = prompts.corpus(self.plan.workload).source
-        return PromptFile(workload=self.plan.workload, corpus=source, prompts=tuple(sized))
-
-    def _server(self, arm: Arm) -> Server:
+    def _server(self, arm: Arm, stopper: Stopper) -> Server:
         """A server for an arm, not started yet."""
         limits = self.plan.limits
-        return Server(arm, load_backend(arm.backend), self._port, limits.launch_s, limits.stop_s)
+        backend = load_backend(arm.backend)
+        return Server(
+            arm, backend, self._port, limits.launch_s, limits.stop_s, lambda: stopper.asked
+        )
 
     def _blocks(self, header: Header, stopper: Stopper) -> None:
         """Measure every block that is not complete yet."""
@@ -192,8 +152,11 @@ class Conductor:
             if block in complete:
                 continue
             attempt = max(attempts.get(block, {}), default=0) + 1
-            if attempt > 1:
-                self.campaign.note("abandoned", block=block, attempt=attempt - 1)
+            left = {"block": block, "attempt": attempt - 1}
+            if attempt > 1 and not any(
+                left.items() <= event.items() for event in self.campaign.journal()
+            ):
+                self.campaign.note("abandoned", **left)
             for window in row:
                 stopper.check()
                 self.progress.window(window, attempt)
@@ -204,19 +167,20 @@ class Conductor:
         arm = self.arms[window.arm]
         cells = schedule.cells(window, self.plan, header.seed)
         self.progress.phase(None, "launch", arm.name)
-        server = self._server(arm)
+        server = self._server(arm, stopper)
         try:
             server.start()
             self._same_model(arm, server)
-            check_context(server, self.plan)
+            preflight.check_context(server, self.plan)
             with Client(server.url) as client:
                 self._cells(header, cells, attempt, server, client, stopper)
         except LaunchError as failed:
-            # an arm that never ran is a mistake to correct; one that ran before is a result
-            if arm.name not in self._launched or server.ready:
+            words = outcome.oom_words(server.log_tail())
+            # no memory to load an arm that loaded before is a result; anything else is to be mended, and measured then
+            if words is None or server.ready or arm.name not in self._launched:
                 raise
-            words = outcome.oom_words(str(failed))
-            failure = WindowFailed("oom" if words else "lost", str(failed), {"phase": "load"})
+            evidence = {"phase": "load", "log_tail": server.log_tail(), "why": str(failed)}
+            failure = WindowFailed("oom", f"while loading: {words}", evidence)
             with Client(server.url) as client:
                 measuring = Measuring(server, client, self.plan, header.baseline)
                 for cell in cells:
@@ -295,10 +259,12 @@ class Conductor:
             arm_digest=arm.digest,
             plan_digest=header.plan_digest,
             command=public_command(server.command),
-            machine=header.machine,
+            environment=server.environment,
+            machine=self._machine,
             versions={"battery": self._versions, "engine": engine_versions(ready)},
-            model=ready.get("model") or {},
-            **{name: getattr(measured, name) for name in measured.__struct_fields__},
+            model=scrub.deep(ready.get("model") or {}),
+            **{name: getattr(measured, name) for name in measured.__struct_fields__}
+            | {"reason": scrub.deep(measured.reason), "evidence": scrub.deep(measured.evidence)},
         )
         self.campaign.write(receipt)
         self.progress.cell(receipt)
@@ -313,24 +279,14 @@ def engine_versions(health: dict[str, Any]) -> dict[str, Any]:
 
 def ends_window(receipt: Receipt) -> WindowFailed | None:
     """The failure that the rest of the window inherits from this cell, if it is of that kind."""
-    if receipt.outcome not in ("oom", "lost", "disengaged"):
+    # after a timeout the server may still be at work on the request that was given up: the next would wait behind it
+    if receipt.outcome not in ("oom", "lost", "disengaged", "timeout"):
         return None
     cell = receipt.cell
     reason = f"inherited from receipt {receipt.sequence} ({cell.rung:,} tokens): {receipt.reason}"
     return WindowFailed(receipt.outcome, reason, {"inherited_from": receipt.sequence})
 
 
-def check_context(server: Server, plan: Plan) -> None:
-    """PlanError when the longest rung and its answer do not fit the model."""
-    context = (server.ready.get("model") or {}).get("context")
-    need = plan.ladder[-1] + plan.sampler.max_tokens
-    if isinstance(context, int) and need > context:
-        raise PlanError(
-            f"plan {plan.name}: rung {plan.ladder[-1]:,} and {plan.sampler.max_tokens:,} new tokens need {need:,},"
-            f" but {server.arm.model} holds {context:,}; shorten the ladder"
-        )
-
-
 def public_command(command: Sequence[str]) -> tuple[str, ...]:
-    """A command line without the paths of this machine: programs and files by their last part."""
-    return tuple(Path(word).name if word.startswith("/") else word for word in command)
+    """A command line without secrets and without the paths of this machine: programs by their name."""
+    return (Path(command[0]).name, *scrub.command(tuple(command[1:])))

@@ -6,7 +6,6 @@ A reading that does not exist here is None, with its reason in `missing`; nothin
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import statistics
 import sys
@@ -139,6 +138,13 @@ def read(
     )
 
 
+def glance(server: int | None = None) -> Reading:
+    """One reading whose load is counted over a quarter of a second."""
+    cpu = CpuShare()
+    time.sleep(0.25)
+    return read(cpu, 0.0, server)
+
+
 def _round(value: float | None, digits: int = 4) -> float | None:
     """Sensors are not exact to 17 digits; receipts need not carry them."""
     return None if value is None else round(value, digits)
@@ -233,14 +239,3 @@ class Sampling:
             msgspec.structs.replace(reading, at_s=round((at - send_ns) / 1e9, 3), missing={})
             for at, reading in self._taken
         )
-
-
-def cgroup_peak() -> tuple[Path | None, str | None]:
-    """The file that holds this process's cgroup memory peak, or the reason why there is none."""
-    for path in (
-        Path("/sys/fs/cgroup/memory.peak"),
-        Path("/sys/fs/cgroup/memory/memory.max_usage_in_bytes"),
-    ):
-        if os.access(path, os.R_OK):
-            return path, None
-    return None, "no memory.peak or memory.max_usage_in_bytes is readable"

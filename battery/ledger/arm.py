@@ -12,13 +12,12 @@ from typing import Any
 
 import msgspec
 
-from battery.ledger import strict
+from battery.ledger import scrub, strict
 from battery.ledger.errors import ArmError, InputError
 
 Scalar = bool | int | float | str
 Switch = bool | dict[str, Scalar]
 
-_SECRET = re.compile(r"(key|token|secret|password|credential)", re.IGNORECASE)
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_+.-]{0,40}$")
 
 
@@ -68,13 +67,14 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
         return strict.digest(msgspec.structs.replace(self, why=""))
 
     def public(self) -> Arm:
-        """The same arm with secret-looking environment values hidden, fit for a receipt."""
-        return msgspec.structs.replace(self, env=redact(self.env))
-
-
-def redact(env: dict[str, str]) -> dict[str, str]:
-    """`env` with the value of every variable that is named like a secret replaced."""
-    return {key: "<redacted>" if _SECRET.search(key) else value for key, value in env.items()}
+        """The same arm without secrets and paths of this machine, fit for a receipt."""
+        return msgspec.structs.replace(
+            self,
+            model=scrub.text(self.model),
+            env=scrub.deep(self.env),
+            flags=scrub.deep(self.flags),
+            command=list(scrub.command(self.command)),
+        )
 
 
 def known_arms(folder: Path) -> list[str]:

@@ -169,8 +169,8 @@ def check(plan: Plan, where: str) -> None:
             list(ladder) == sorted(set(ladder)),
             "ladder: must ascend without repeats (a process's peak memory only grows)",
         ),
-        (plan.blocks >= 1, "blocks: must be at least 1"),
-        (plan.seeds >= 1, "seeds: must be at least 1"),
+        (1 <= plan.blocks <= 99, "blocks: must be between 1 and 99"),
+        (1 <= plan.seeds <= 99, "seeds: must be between 1 and 99"),
         (sampler.temperature >= 0, "sampler.temperature: must be 0 or more"),
         (0 < sampler.top_p <= 1, "sampler.top_p: must be above 0 and at most 1"),
         (sampler.top_k >= 0, "sampler.top_k: must be 0 (not cut) or more"),
@@ -187,6 +187,15 @@ def check(plan: Plan, where: str) -> None:
             f"primary.rung: {plan.primary.rung} is not on the ladder",
         ),
         (0 <= plan.limits.failed_share <= 1, "limits.failed_share: must be between 0 and 1"),
+        *(
+            (getattr(table, name) > 0, f"{room}.{name}: must be above 0")
+            for room, table, names in (
+                ("margins", plan.margins, ("decode", "prefill", "ttft", "peak_memory")),
+                ("limits", plan.limits, ("launch_s", "request_s", "stop_s")),
+            )
+            for name in names
+        ),
+        (plan.gate.wait_s >= 0, "gate.wait_s: must be 0 or more"),
     ]
     for holds, complaint in rules:
         if not holds:

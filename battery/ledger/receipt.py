@@ -25,7 +25,7 @@ OUTCOMES: tuple[str, ...] = Outcome.__args__  # type: ignore[attr-defined]
 Engaged = Literal["engaged", "disengaged", "declined", "unobservable"]
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was asked. `body_digest` covers the body but for the model's name, so that arms can be compared."""
 
     body_digest: str
@@ -38,7 +38,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the sampler that the server says it applied is the one asked for."""
 
 
-class Text(msgspec.Struct, frozen=True, kw_only=True):
+class Text(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was generated, by digest over reasoning plus content, and its ends for a reader."""
 
     digest: str
@@ -49,14 +49,14 @@ class Text(msgspec.Struct, frozen=True, kw_only=True):
     tail: str = ""
 
 
-class Cold(msgspec.Struct, frozen=True, kw_only=True):
+class Cold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether the prefill was cold, and why we think so."""
 
     value: Literal["cold", "warm", "unverified"]
     evidence: str
 
 
-class SwitchSeen(msgspec.Struct, frozen=True, kw_only=True):
+class SwitchSeen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One switch as the engine's health told it."""
 
     name: str
@@ -72,7 +72,7 @@ class SwitchSeen(msgspec.Struct, frozen=True, kw_only=True):
     kill: str | None = None
 
 
-class Engagement(msgspec.Struct, frozen=True, kw_only=True):
+class Engagement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whether every switch that the arm asks for ran, and no other did."""
 
     verdict: Engaged
@@ -82,7 +82,7 @@ class Engagement(msgspec.Struct, frozen=True, kw_only=True):
     """Each rule's path with what it must be and what was found."""
 
 
-class PeakSource(msgspec.Struct, frozen=True, kw_only=True):
+class PeakSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One way of knowing the peak memory of the server."""
 
     bytes: int | None
@@ -91,7 +91,7 @@ class PeakSource(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no value."""
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True):
+class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Peak memory per source, and the one used."""
 
     peak: int | None
@@ -105,7 +105,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True):
     swapped_bytes: int | None = None
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class Reading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One look at the machine. Null means: could not be read, and `missing` says why."""
 
     at_s: float
@@ -126,10 +126,11 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str] = {}
 
 
-class Clearance(msgspec.Struct, frozen=True, kw_only=True):
+class Clearance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The readings that opened the gate, or the reasons why it stayed shut."""
 
-    verdict: Literal["open", "refused"]
+    verdict: Literal["open", "refused", "not tried"]
+    """`not tried`: the window had failed before this cell, and nobody asked the gate."""
     waited_s: float
     reading: Reading | None = None
     reasons: tuple[str, ...] = ()
@@ -137,7 +138,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of the plan that could not be applied here, each with its reason."""
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+class Receipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One cell of one campaign: coordinates, what was asked, what came, and under which conditions."""
 
     schema: int = SCHEMA
@@ -153,6 +154,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     arm_digest: str
     plan_digest: str
     command: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    """What the arm sets, and what was inherited of the variables that steer engines and their libraries."""
     request: Request
     trace: Trace = Trace()
     text: Text | None = None

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from battery.ledger import strict
+from battery.ledger import scrub, strict
 from battery.ledger.arm import Arm
 from battery.ledger.errors import ReceiptError
 from battery.ledger.plan import Plan
@@ -29,7 +29,7 @@ from battery.ledger.receipt import SCHEMA, Receipt
 HEADER, PROMPTS, JOURNAL, SEAL = "campaign.json", "prompts.json", "journal.jsonl", "seal.json"
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
+class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was fixed before the first window."""
 
     schema: int = SCHEMA
@@ -62,7 +62,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.plan.ladder) * self.plan.seeds + int(self.plan.sentinel)
 
 
-class Seal(msgspec.Struct, frozen=True, kw_only=True):
+class Seal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The chain over a campaign's files. `seal` is the last link: quote it, and the files are fixed."""
 
     schema: int = SCHEMA
@@ -157,21 +157,25 @@ class Campaign:
         return strict.read_json(self.folder / HEADER, Header)
 
     def note(self, event: str, **facts: object) -> None:
-        """Append one line to the journal."""
-        line = msgspec.json.encode({"at": utc_now(), "event": event, **facts}) + b"\n"
-        with (self.folder / JOURNAL).open("ab") as file:
-            file.write(line)
+        """Append one line to the journal, behind whatever a crash may have left of the last one."""
+        line = msgspec.json.encode({"at": utc_now(), "event": event, **scrub.deep(facts)}) + b"\n"
+        path = self.folder / JOURNAL
+        torn = path.is_file() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
+        with path.open("ab") as file:
+            file.write(b"\n" + line if torn else line)
             file.flush()
             os.fsync(file.fileno())
 
     def journal(self) -> list[dict[str, Any]]:
-        """Every event so far, oldest first."""
+        """Every event so far, oldest first; a line that a crash cut off is an event `unreadable`."""
         path = self.folder / JOURNAL
-        return (
-            [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
-            if path.is_file()
-            else []
-        )
+        events: list[dict[str, Any]] = []
+        for line in path.read_bytes().splitlines() if path.is_file() else ():
+            try:
+                events.append(msgspec.json.decode(line, type=dict[str, Any]))
+            except msgspec.DecodeError:
+                events.append({"at": "", "event": "unreadable"})
+        return events
 
     def write(self, receipt: Receipt) -> Path:
         """Keep one receipt; its name tells its coordinates."""
@@ -255,8 +259,13 @@ def complete_blocks(receipts: Iterable[Receipt], header: Header) -> dict[int, li
 def check_pool(receipts: Iterable[Receipt], header: Header) -> None:
     """ReceiptError when receipts do not belong together.
 
-    That is: another campaign, plan, schema, arm or model, or one cell twice.
+    That is: another campaign, plan, schema, arm or model, one cell twice, or a plan that is not the one
+    its digest names.
     """
+    if header.plan.digest != header.plan_digest:
+        raise ReceiptError(
+            f"{header.campaign}: {HEADER} holds another plan than its digest names; restore the file"
+        )
     seen: dict[tuple[object, ...], int] = {}
     models: dict[str, object] = {}
     for receipt in receipts:

@@ -99,5 +99,6 @@ def read_json(path: Path, kind: type[T]) -> T:
         raise ReceiptError(f"{path}: no such file") from missing
     except (msgspec.DecodeError, UnicodeDecodeError) as broken:
         raise ReceiptError(
-            f"{path}: cannot be read ({broken}); it is left out, and the campaign is not whole without it"
+            f"{path}: cannot be read ({broken}); restore it from version control, or move it away and run the campaign"
+            " again: its block is then measured anew"
         ) from broken

@@ -45,7 +45,7 @@ def panel(axes: Axes, findings: Findings, metric: str) -> None:
     for row, place, one in found:
         y = row + (place - (len(findings.candidates) - 1) / 2) * step
         # Looks go by the arm's place among all arms, where the control is the first.
-        ends += _one(axes, one, Look(place + 1), y)
+        ends += _one(axes, one, Look(place + 1), y, findings.status == "complete")
         if len(findings.candidates) == 1:
             axes.text(
                 1.03, y, _word(one), transform=axes.get_yaxis_transform(), fontsize=style.SMALL, va="center",
@@ -60,7 +60,7 @@ def panel(axes: Axes, findings: Findings, metric: str) -> None:
     )
 
 
-def _one(axes: Axes, one: Comparison, look: Look, y: float) -> list[float]:
+def _one(axes: Axes, one: Comparison, look: Look, y: float, complete: bool) -> list[float]:
     """One ratio with its interval; the ends that must be in the picture."""
     estimate = one.estimate
     if estimate is None:
@@ -69,7 +69,7 @@ def _one(axes: Axes, one: Comparison, look: Look, y: float) -> list[float]:
             transform=axes.get_yaxis_transform(),
         )  # fmt: skip
         return []
-    sure = one.verdict.word not in ("pilot", "invalid", "not comparable")
+    sure = complete and one.verdict.word not in ("pilot", "invalid", "not comparable")
     at = 100 * (estimate.ratio - 1)
     low, high = (
         100 * (end - 1) if end is not None else at for end in (estimate.low, estimate.high)

@@ -73,7 +73,7 @@ def _results(findings: Findings) -> str:
         "Each arm: geometric mean over its windows, in brackets the range of single requests, n requests. Ratio:"
         " candidate against control on the same prompts in the same block, 95 % t interval over blocks; pairs of"
         " requests behind it of those planned. Verdicts other than the primary endpoint's are Holm-corrected within a"
-        " metric across contexts."
+        f" metric across contexts; {tables.primary_tests(findings)}."
     )
     parts = ["## 1. Results", _chart(findings, "summary")]
     if findings.candidates:
@@ -91,8 +91,11 @@ def _results(findings: Findings) -> str:
         parts.append(tables.whys(findings, metrics))
     if findings.candidates:
         parts += [
-            "Over the whole ladder, one interval per metric (no correction needed):", tables.over_ladder(findings),
-            "<details><summary>The tests behind the verdicts</summary>", tables.statistics(findings), "</details>",
+            "Over the whole ladder, one interval per candidate and metric; no verdict rests on it:",
+            tables.over_ladder(findings),
+            "<details><summary>The tests behind the verdicts</summary>", tables.statistics(findings),
+            f"Holm: within a metric across contexts; {tables.primary_tests(findings)}. Intervals are not widened.",
+            "</details>",
         ]  # fmt: skip
     return "\n\n".join(part for part in parts if part)
 

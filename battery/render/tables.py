@@ -28,14 +28,32 @@ def _headline(findings: Findings, one: Comparison, mark: str) -> str:
         return f"{what} {mark}{one.verdict.word}{mark}: {one.verdict.why}."
     blocks = f"{one.estimate.blocks} blocks" if one.estimate.blocks != 1 else "1 block"
     basis = (
-        f"{words.interval(one.estimate)} (95 % interval; {blocks}, {one.pairs} pairs of requests; margin"
-        f" {100 * one.margin:g} %)"
+        f"{words.interval(one.estimate)} (95 % interval; {_headline_p(findings, one)}{blocks}, {one.pairs} pairs of"
+        f" requests; margin {100 * one.margin:g} %)"
     )
     if one.verdict.word == "pilot":
         return f"{what} {basis}. Pilot: no verdict below {FEWEST_BLOCKS} blocks."
     tail = f": {one.verdict.why}" if one.verdict.why else ""
     told = f"{mark}{one.verdict.word}{mark} {one.verdict.qualifier}".strip()
     return f"{what} {basis}: {told}{tail}."
+
+
+def _headline_p(findings: Findings, one: Comparison) -> str:
+    """The p that the verdict rests on, and its correction; nothing where there is no verdict yet."""
+    if one.p_corrected is None or findings.pilot or findings.status != "complete":
+        return ""
+    told = words.pvalue(one.p_corrected)
+    tests = len(findings.primary)
+    holm = f" after Holm over {tests} candidates" if tests > 1 else ""
+    return f"p {told}{holm}; "
+
+
+def primary_tests(findings: Findings) -> str:
+    """How the primary endpoint is corrected: it is one test per candidate."""
+    tests = len(findings.primary)
+    if tests > 1:
+        return f"the primary endpoint's across its {tests} candidates"
+    return "the primary endpoint is one test and stays uncorrected"
 
 
 def by_context(findings: Findings, metric: str) -> str:
@@ -92,11 +110,11 @@ def over_ladder(findings: Findings) -> str:
         (
             one.candidate, findings.measure(one.metric).title, words.interval(one.estimate),
             one.estimate.blocks if one.estimate else 0,
-            ", ".join(f"{rung:,}" for rung in one.rungs) or one.why,
+            ", ".join(f"{rung:,}" for rung in one.rungs) or one.why, one.standing or "stands",
         )
         for one in findings.ladders
     ]  # fmt: skip
-    return table(["arm", "metric", "ratio over rungs [95 %]", "blocks", "rungs"], rows)
+    return table(["arm", "metric", "ratio over rungs [95 %]", "blocks", "rungs", "standing"], rows)
 
 
 def statistics(findings: Findings) -> str:
@@ -237,6 +255,7 @@ def method(findings: Findings) -> str:
         ("sentinel", "one prompt in every window, for drift and determinism only" if plan.sentinel else "none"),
         ("sampler asked", f"temperature {sampler.temperature:g}, top-p {sampler.top_p:g}, top-k {top_k}"),
         ("output", f"{sampler.min_tokens} to {sampler.max_tokens} tokens"),
+        ("tests", f"t over blocks; Holm within a metric across contexts, {primary_tests(findings)}"),
         ("run", words.counts(findings.journal)),
         ("receipts", f"{findings.receipts}, {findings.first_started or '—'} to {findings.last_ended or '—'}"),
     ]  # fmt: skip
@@ -307,12 +326,21 @@ def switches(findings: Findings) -> str:
     for arm in findings.arms:
         names = [f"`{one.name}`" for one in quiet if one.arm == arm.arm.name]
         if names:
-            parts.append(f"Off in every receipt of {arm.arm.name}: {', '.join(names)}.")
+            parts.append(f"Off in every timed request of {arm.arm.name}: {', '.join(names)}.")
+        known = {one.name for one in findings.switches if one.arm == arm.arm.name}
+        unseen = [f"`{name}`" for name in arm.arm.asked if name not in known]
+        if unseen:
+            parts.append(
+                f"Asked for by {arm.arm.name}, never told of after a request: {', '.join(unseen)}."
+            )
     return "\n\n".join(parts)
 
 
 def proofs(findings: Findings) -> str:
-    """Per arm: how many timed requests were cold, sampled as asked, engaged, and where memory was read."""
+    """Per arm: how many timed requests were cold, sampled as asked, engaged, and where memory was read.
+
+    Cells that were never sent prove nothing and are not counted.
+    """
     rows = [
         (
             one.arm.name, words.counts(one.cold), words.counts(one.honoured), words.counts(one.engagement),

@@ -1,12 +1,12 @@
 """Does a committed campaign still hold? Seal, receipts, figures, page and charts, each recomputed and compared.
 
-Nothing is trusted but the receipts, and those only as far as their seal goes.
+Nothing is trusted but the receipts, and those only as far as their seal goes. Every file that follows from them is
+compared byte by byte; what differs inside it is looked up for the message only.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -15,14 +15,11 @@ from typing import Any
 import msgspec
 
 from battery.analyse.findings import Findings, analyse
-from battery.ledger import strict
 from battery.ledger.errors import ReceiptError
-from battery.ledger.store import SEAL, Campaign, check_pool, complete_blocks
-from battery.render.charts import MANIFEST, Manifest, draw, manifest
+from battery.ledger.store import SEAL, Campaign, check_pool, complete_blocks, pretty
+from battery.render.charts import MANIFEST, draw, manifest
 from battery.render.report import markdown
 
-TOLERANCE = 1e-6
-"""Relative; figures are kept to nine digits, and another machine's libraries may differ in the last of them."""
 MOST = 10
 """Differences named per file; the rest is counted."""
 
@@ -98,12 +95,10 @@ def _seal(store: Campaign) -> Iterator[Problem]:
             what="this file is not in the seal",
             remedy="take it away, or seal the campaign it belongs to",
         )
-    if now.files == sealed.files and (now.seal, now.campaign) != (sealed.seal, sealed.campaign):
-        yield Problem(
-            place=f"{where}/{SEAL}",
-            what=f"the chain ends in {now.seal[:16]}…, not in {sealed.seal[:16]}…",
-            remedy=restore,
-        )
+    if now.files == sealed.files and (store.folder / SEAL).read_bytes() != pretty(now):
+        ends = f"the chain ends in {now.seal[:16]}…, not in {sealed.seal[:16]}…"
+        what = ends if now.seal != sealed.seal else "it is not the seal that these files give"
+        yield Problem(place=f"{where}/{SEAL}", what=what, remedy=restore)
 
 
 def _receipts(store: Campaign) -> Iterator[Problem]:
@@ -118,10 +113,11 @@ def _receipts(store: Campaign) -> Iterator[Problem]:
             what="the plan is not the one its digest names",
             remedy="restore it from version control",
         )
-    try:
-        check_pool(receipts, header)
-    except ReceiptError as refused:
-        yield Problem(place=where, what=str(refused), remedy="keep campaigns apart")
+    else:
+        try:
+            check_pool(receipts, header)
+        except ReceiptError as refused:
+            yield Problem(place=where, what=str(refused), remedy="keep campaigns apart")
     whole = complete_blocks(receipts, header)
     missing = [block for block in range(1, header.plan.blocks + 1) if block not in whole]
     if missing:
@@ -144,36 +140,43 @@ def _limited(problems: list[Problem], place: str) -> list[Problem]:
 
 
 def _figures(findings: Findings, path: Path) -> list[Problem]:
-    """Figures of the committed JSON that do not follow from the receipts."""
-    place, remedy = (
-        f"reports/{path.name}",
-        "render the report again, and find out who changed which",
-    )
+    """What the committed JSON says and the receipts do not, a blank included."""
+    remedy = "render the report again, and find out who changed which"
+    return _document(path, pretty(findings), f"reports/{path.name}", remedy)
+
+
+def _document(path: Path, wanted: bytes, place: str, remedy: str) -> list[Problem]:
+    """Where a JSON file is not, to the byte, the one that follows from the receipts."""
     if not path.is_file():
-        return [
-            Problem(
-                place=place, what="there is no such file", remedy="render the report and commit it"
-            )
-        ]
+        return [Problem(place=place, what="there is no such file", remedy=remedy)]
+    data = path.read_bytes()
+    if data == wanted:
+        return []
     try:
-        # Through JSON on both sides: keys are text there, and tuples are lists.
-        committed = msgspec.json.decode(path.read_bytes())
+        committed = msgspec.json.decode(data)
     except msgspec.DecodeError as broken:
         return [Problem(place=place, what=f"cannot be read ({broken})", remedy=remedy)]
-    computed = msgspec.json.decode(msgspec.json.encode(findings))
     found = [
         Problem(
-            place=f"{place} {where}",
+            place=f"{place} {where}".rstrip(),
             what=f"says {_short(left)}, the receipts give {_short(right)}",
             remedy=remedy,
         )
-        for where, left, right in differing(committed, computed)
+        for where, left, right in differing(committed, msgspec.json.decode(wanted))
     ]
-    return _limited(found, place)
+    return _limited(found, place) or [_other_bytes(place, data, wanted, remedy)]
+
+
+def _other_bytes(place: str, data: bytes, wanted: bytes, remedy: str) -> Problem:
+    """A file that says the same in other bytes: spacing, order, a key twice, a number written otherwise."""
+    pairs = zip_longest(data.split(b"\n"), wanted.split(b"\n"))
+    line = next((number for number, (a, b) in enumerate(pairs, start=1) if a != b), 1)
+    what = "its bytes are not those that the receipts give, though no figure or word differs"
+    return Problem(place=f"{place}:{line}", what=what, remedy=remedy)
 
 
 def differing(left: Any, right: Any, at: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Every path at which two documents differ; numbers within TOLERANCE are the same."""
+    """Every path at which two documents differ in any value or type."""
     if isinstance(left, dict) and isinstance(right, dict):
         for key in [*right, *(key for key in left if key not in right)]:
             yield from differing(
@@ -182,16 +185,8 @@ def differing(left: Any, right: Any, at: str = "") -> Iterator[tuple[str, Any, A
     elif isinstance(left, list) and isinstance(right, list):
         for place, (one, other) in enumerate(zip_longest(left, right, fillvalue="nothing")):
             yield from differing(one, other, f"{at}[{place}]")
-    elif not _same(left, right):
+    elif type(left) is not type(right) or left != right:
         yield at, left, right
-
-
-def _same(left: Any, right: Any) -> bool:
-    """Whether two values are the same figure."""
-    numbers = [isinstance(x, int | float) and not isinstance(x, bool) for x in (left, right)]
-    if all(numbers) and (isinstance(left, float) or isinstance(right, float)):
-        return math.isclose(left, right, rel_tol=TOLERANCE, abs_tol=1e-12)
-    return type(left) is type(right) and bool(left == right)
 
 
 def _short(value: Any) -> str:
@@ -209,15 +204,18 @@ def _page(findings: Findings, path: Path) -> list[Problem]:
                 place=place, what="there is no such file", remedy="render the report and commit it"
             )
         ]
-    committed = path.read_text(encoding="utf-8").split("\n")
+    data, wanted = path.read_bytes(), markdown(findings).encode()
+    if data == wanted:
+        return []
+    pairs = zip_longest(
+        data.decode(errors="replace").split("\n"), wanted.decode().split("\n"), fillvalue=""
+    )
     found = [
         Problem(place=f"{place}:{number}", what=_lines(left, right), remedy=remedy)
-        for number, (left, right) in enumerate(
-            zip_longest(committed, markdown(findings).split("\n"), fillvalue=""), start=1
-        )
+        for number, (left, right) in enumerate(pairs, start=1)
         if left != right
     ]
-    return _limited(found, place)
+    return _limited(found, place) or [_other_bytes(place, data, wanted, remedy)]
 
 
 def _lines(left: str, right: str) -> str:
@@ -246,15 +244,6 @@ def _charts(findings: Findings, folder: Path) -> Iterator[Problem]:
     for name in sorted(strays):
         what = "no chart of this name is drawn"
         yield Problem(place=f"{place}/{name}", what=what, remedy="take it away")
-    path = folder / MANIFEST
-    try:
-        committed = strict.read_json(path, Manifest)
-    except ReceiptError as broken:
-        yield Problem(place=f"{place}/{MANIFEST}", what=str(broken), remedy=remedy)
-        return
-    if committed != manifest(findings, made):
-        yield Problem(
-            place=f"{place}/{MANIFEST}",
-            what="it does not describe the charts of these receipts",
-            remedy=remedy,
-        )
+    yield from _document(
+        folder / MANIFEST, pretty(manifest(findings, made)), f"{place}/{MANIFEST}", remedy
+    )

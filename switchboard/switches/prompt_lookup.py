@@ -1,9 +1,11 @@
 """Guess that the text goes on as it went on before, and let the verify loop check.
 
 The last `ngram` tokens are looked up among all n-grams so far (then shorter ones, down to `least`); what followed
-their latest occurrence is the draft. Costs a table of the text, no model. Exact by the acceptance law; a verify
-pass of several rows may round differently from passes of one row, so greedy near-ties can in principle flip
-(measured up to 6e-5 in the logits on CPU).
+their latest occurrence is the draft. Costs a table of the text, no model.
+
+The acceptance law is exact, and with the same seed the text is the plain loop's; but a verify pass of several rows may
+round differently from passes of one (measured up to 6e-5 in the logits on CPU), so that a near-tie can flip. So the
+switch claims `rounding`, not `exact`.
 
 Adaptive: a verify pass costs about two plain steps on a CPU, so a draft pays only when more than `pays` of its
 tokens are accepted on average. An exponential average of the accepted tokens per draft decides; below `pays` drafts
@@ -91,7 +93,7 @@ class PromptLookup:
             self._gain = self._options.pays
 
 
-@switch(stage="draft", exactness="exact", options=Options)
+@switch(stage="draft", exactness="rounding", options=Options)
 def prompt_lookup(options: Options, counter: Counter) -> PromptLookup:
     """Make the proposer."""
     return PromptLookup(options, counter)

@@ -70,6 +70,8 @@ class World:
     drift: float = 0.0
     """Log change of the rate per window."""
     speculates: tuple[str, ...] = ()
+    env: dict[str, dict[str, str]] = field(default_factory=dict)
+    """What the file of an arm sets in the environment."""
     change: Callable[[Receipt], Receipt | None] = lambda receipt: receipt
     """Last word on every receipt; None leaves it out."""
     plan: dict[str, Any] = field(default_factory=dict)
@@ -87,9 +89,12 @@ def build(root: Path, world: World | None = None, name: str = "2026-01-02-test")
         **world.plan,
     )  # fmt: skip
     arms = tuple(
-        Arm(name=a, backend="switchboard", model="small", switches={"fused_qkv": True} if i else {})
+        Arm(
+            name=a, backend="switchboard", model="small", switches={"fused_qkv": True} if i else {},
+            env=world.env.get(a, {}),
+        )
         for i, a in enumerate(world.arms)
-    )
+    )  # fmt: skip
     n = len(arms)
     order = tuple(
         tuple(world.arms if block % 2 == 0 else reversed(world.arms))

@@ -249,6 +249,10 @@ def test_the_journal_is_counted(tmp_path: Path) -> None:
     for event in ("started", "interrupted", "resumed", "finished"):
         store.note(event)
     assert analyse(folder).journal == {"started": 1, "interrupted": 1, "resumed": 1, "finished": 1}
+    for attempt in (1, 1, 2):
+        store.note("abandoned", block=4, attempt=attempt)
+    store.note("abandoned", block=5, attempt=1)
+    assert analyse(folder).journal["abandoned"] == 3
     (folder / "journal.jsonl").write_text("{")
     assert analyse(folder).journal == {"unreadable": 1}
 
@@ -322,7 +326,7 @@ def test_changing_sentinel_text_is_told(tmp_path: Path) -> None:
         return msgspec.structs.replace(receipt, text=text)
 
     found = analyse(build(tmp_path, World(change=change)))
-    assert any("claims only exact switches" in doubt.what for doubt in found.doubts)
+    assert any("claim only exact switches" in doubt.what for doubt in found.doubts)
 
 
 def test_speculation_has_its_factors(tmp_path: Path) -> None:

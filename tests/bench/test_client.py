@@ -17,7 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from battery.bench.client import Client, Completion, Progress, Unreachable
+from battery.bench.client import Client, Completion, Unreachable
+from battery.bench.wire import Lane
 from battery.ledger import trace as formulas
 
 HEAD = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
@@ -387,13 +388,13 @@ def test_times_are_those_of_the_token_events(server: ByteServer, client: Client)
     """A late role chunk, usage or [DONE] moves neither the first token nor the last (17, 21, 26, 27)."""
     head, *rest = chunked(ROLE, delta(content="a"), delta(content="b"), STOP, usage(2), DONE)
     server.script = [head]
-    for pause, step in zip([0.02, 0.1, 0.1, 0.5, 0.1, 0.0, 0.0], rest, strict=True):
+    for pause, step in zip([0.02, 0.1, 0.1, 2.0, 0.1, 0.0, 0.0], rest, strict=True):
         server.script += [pause, step]
     done = client.stream("/x", {}, deadline_s=10)
     first, last = (event.at_ns / 1e9 for event in done.trace.events)
     assert first > 0.11
-    assert 0.05 < last - first < 0.4
-    assert (done.trace.end_ns or 0) / 1e9 - last > 0.55
+    assert 0.05 < last - first < 1.9
+    assert (done.trace.end_ns or 0) / 1e9 - last > 2.05
     assert formulas.ttft(done.trace) == first
     assert done.first_token_ns == done.trace.events[0].at_ns
 
@@ -405,14 +406,14 @@ def test_a_gap_of_20_ms_is_seen(server: ByteServer, client: Client) -> None:
     server.script = [head, rest[0], 0.01, rest[1], 0.01, *rest[2:]]
     done = client.stream("/x", {}, deadline_s=10)
     first, last = (event.at_ns / 1e6 for event in done.trace.events)
-    assert 19 < last - first < 200
+    assert 19 < last - first < 2000
 
 
 def test_the_handshake_and_the_warm_up_are_outside(server: ByteServer, client: Client) -> None:
-    server.health = [0.5, HEALTH]
+    server.health = [2.0, HEALTH]
     done = run(server, client, GOOD["plain"][0])
     assert done.evidence["connection"] == "kept"
-    assert (done.first_token_ns or 0) < 0.4e9
+    assert (done.first_token_ns or 0) < 1.9e9
     assert server.connections == 1
     run(server, client, GOOD["plain"][0])
     assert server.connections == 1
@@ -423,9 +424,9 @@ def test_a_server_that_never_keeps_a_connection(server: ByteServer, client: Clie
     server.health = [b"HTTP/1.0 200 OK\r\n\r\n{}", "close"]
     head = b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
     body = b": keepalive 1/2\n\n" + delta(content="a") + STOP + usage(1)
-    server.script = [head, body + DONE, 0.6, "close"]
+    server.script = [head, body + DONE, 2.5, "close"]
     done = client.stream("/x", {}, deadline_s=10)
-    assert 0 < (done.trace.end_ns or 0) < 0.5e9  # the last byte, and not the close
+    assert 0 < (done.trace.end_ns or 0) < 2.4e9  # the last byte, and not the close
     assert (done.outcome, done.evidence["connection"]) == ("ok", "opened ahead")
     server.script = [head, body, "close"]
     done = client.stream("/x", {}, deadline_s=10)
@@ -590,15 +591,17 @@ def test_nobody_at_home() -> None:
     assert (done.outcome, done.phase) == ("error", "connect")
 
 
-def test_the_collector_is_held_and_comes_back(server: ByteServer, client: Client) -> None:
+def test_the_collector_is_held_and_comes_back(
+    server: ByteServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held: list[bool] = []
-    server.script = [0.35, *chunked(GOOD["plain"][0])]
-    told: list[Progress] = []
+    timed = Lane.timed
 
-    def look(progress: Progress) -> None:
+    def look(*words: Any, **options: Any) -> Any:
         held.append(gc.isenabled())
-        told.append(progress)
+        return timed(*words, **options)
 
-    done = client.stream("/x", {}, deadline_s=5, on_event=look)
-    assert done.outcome == "ok" and gc.isenabled() and not any(held)
-    assert len(told) >= 2 and told[0].reads == 0 and told[-1].reads >= 1
+    monkeypatch.setattr(Lane, "timed", look)
+    server.script = chunked(GOOD["plain"][0])
+    done = client.stream("/x", {}, deadline_s=5)
+    assert done.outcome == "ok" and held == [False] and gc.isenabled()

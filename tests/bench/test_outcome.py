@@ -69,13 +69,19 @@ def test_a_declined_switch_carries_its_reason() -> None:
 
 
 def test_a_server_without_switches_is_unobservable_not_engaged() -> None:
-    assert outcome.engagement(ARM, {}, {"status": "ok"}).verdict == "unobservable"
+    plain = Arm(name="A", backend="command", model="m")
+    for arm in (ARM, plain):
+        assert outcome.engagement(arm, {"status": "ok"}, {"status": "ok"}).verdict == "unobservable"
+        for before, after in ((BEFORE, {}), ({}, BEFORE)):
+            found = outcome.engagement(arm, before, after)
+            assert (found.verdict, found.reason) == ("unobservable", "health did not answer")
 
 
 def test_rules_of_the_arm_are_paths_with_values() -> None:
     arm = Arm(name="R", backend="command", model="m", engaged={"kv.bits": 8})
-    assert outcome.engagement(arm, {}, {"switches": {}, "kv": {"bits": 8}}).verdict == "engaged"
-    broken = outcome.engagement(arm, {}, {"switches": {}, "kv": {}})
+    before = {"switches": {}, "kv": {"bits": 8}}
+    assert outcome.engagement(arm, before, before).verdict == "engaged"
+    broken = outcome.engagement(arm, before, {"switches": {}, "kv": {}})
     assert broken.verdict == "disengaged" and "kv.bits is None, must be 8" in broken.reason
 
 
@@ -102,6 +108,9 @@ def test_sampler_honoured_changed_or_unknown() -> None:
     )
     assert outcome.honoured(asked, {"temperature": 0.7, "max_tokens": 32})[0] == "changed"
     assert outcome.honoured(asked, {"temperature": 0.7})[0] == "unknown"
+    # a default of the server's own cuts the distribution, asked for or not
+    for default in ({"top_k": 40}, {"min_p": 0.05}):
+        assert outcome.honoured(asked, {**asked, **default})[0] == "changed"
     assert outcome.honoured(asked, None)[0] == "unknown"
 
 
@@ -149,3 +158,9 @@ def test_near_misses_are_not(text: str) -> None:
 )
 def test_coherence(answer: str, fine: bool) -> None:
     assert (outcome.incoherent(answer, ("Paris",)) is None) is fine
+
+
+def test_a_kernel_kill_needs_both_the_signal_and_the_counter() -> None:
+    assert "from 3 to 4" in (outcome.kernel_oom(-9, 3, 4) or "")
+    for status, before, after in ((-9, 3, 3), (-15, 3, 4), (1, 3, 4), (-9, None, 4), (None, 3, 4)):
+        assert outcome.kernel_oom(status, before, after) is None

@@ -105,6 +105,22 @@ def test_a_missing_point_is_marked_and_breaks_its_line(worlds: dict[str, Finding
     assert words == ["✕ oom\n2/2"] * 4
 
 
+@pytest.mark.parametrize("last, hollow", [(8, False), (7, True)])
+def test_a_ratio_is_drawn_full_only_when_every_planned_block_is_there(
+    last: int, hollow: bool, tmp_path: Path
+) -> None:
+    def change(receipt: Receipt) -> Receipt | None:
+        return receipt if receipt.cell.block <= last else None
+
+    found = analyse(build(tmp_path, World(blocks=8, seeds=1, effect={"C": 1.05}, change=change)))
+    with style.pinned():
+        figure = CHARTS["ratios"].draw(found)
+    marker = style.Look(1).marker
+    points = [line for line in figure.axes[0].lines if line.get_marker() == marker]
+    assert len(points) == 2
+    assert {line.get_markerfacecolor() == "white" for line in points} == {hollow}
+
+
 def test_bytes_are_the_same_in_another_process_and_under_other_settings(tmp_path: Path) -> None:
     folder = build(tmp_path, World(effect={"C": 1.05}))
     here = render_charts(analyse(folder), tmp_path / "here")

@@ -3,17 +3,24 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from synthetic import World, build, fails
 
 from battery.analyse.findings import Findings, analyse
+from battery.ledger.receipt import Clearance, Receipt
+from battery.ledger.trace import Trace
 from battery.render.charts import CHARTS
 from battery.render.report import markdown, write_report
 from battery.render.tables import headline
+from battery.render.words import pvalue
 
 WORLDS = {
     "faster": World(effect={"C": 1.05}, speculates=("A", "C")),
     "pilot": World(blocks=2, effect={"C": 1.5}),
+    "unfinished": World(
+        blocks=8, effect={"C": 1.05}, change=lambda r: r if r.cell.block < 8 else None
+    ),
     "one arm": World(arms=("A",), ladder=(128,), blocks=1, seeds=1),
     "failed": World(change=fails("oom", lambda r: r.cell.rung == 384, "a | pipe\nand a line")),
     "nothing": World(change=lambda receipt: None, seal=False),
@@ -56,6 +63,51 @@ def test_the_headline_is_the_primary_estimate_with_its_interval(
     )
     assert "6 blocks" in told and "margin 2 %" in told and "faster by" in told
     assert headline(found, mark="**") in markdown(found)
+
+
+def test_the_headline_has_the_p_that_its_verdict_rests_on(
+    worlds: dict[str, Findings],
+) -> None:
+    (one,) = worlds["faster"].primary
+    assert f"; p {pvalue(one.p_corrected)}; 6 blocks" in headline(worlds["faster"])
+    told = headline(worlds["eight"]).splitlines()
+    assert len(told) == 7
+    for line, comparison in zip(told, worlds["eight"].primary, strict=True):
+        assert f"p {pvalue(comparison.p_corrected)} after Holm over 7 candidates; 8 blocks" in line
+    assert "across its 7 candidates" in markdown(worlds["eight"])
+    assert "one test and stays uncorrected" in markdown(worlds["faster"])
+    for name in ("pilot", "unfinished"):
+        assert not re.search(r"; p [.<]", headline(worlds[name]))
+
+
+def test_an_interval_over_the_ladder_is_marked_where_it_is_no_result(
+    worlds: dict[str, Findings],
+) -> None:
+    def standing(name: str) -> set[str]:
+        rows = re.findall(
+            r"^\| C \|.*\| 128, 384 \| (.*) \|$", markdown(worlds[name]), re.MULTILINE
+        )
+        assert len(rows) == 4
+        return set(rows)
+
+    assert standing("faster") == {"stands"}
+    assert standing("pilot") == {"pilot"}
+    assert standing("unfinished") == {"unfinished: 7 of 8 planned blocks"}
+    page = markdown(worlds["unfinished"])
+    assert "peeking" in headline(worlds["unfinished"]) and "**Unfinished:**" in page
+    assert not re.search(r"\| (faster|slower|equivalent)", page)
+
+
+def test_a_switch_of_which_nothing_was_told_is_named(tmp_path: Path) -> None:
+    never = Clearance(verdict="not tried", waited_s=0.0)
+
+    def change(receipt: Receipt) -> Receipt:
+        if receipt.cell.arm == "A":
+            return receipt
+        return msgspec.structs.replace(receipt, gate=never, outcome="disengaged", trace=Trace())
+
+    page = markdown(analyse(build(tmp_path, World(change=change))))
+    assert "Asked for by C, never told of after a request: `fused_qkv`." in page
 
 
 def test_a_pilot_claims_nothing(worlds: dict[str, Findings]) -> None:

@@ -48,7 +48,7 @@ def test_an_untouched_campaign_holds(root: Path) -> None:
 
 def test_one_digit_in_a_receipt(root: Path) -> None:
     victim = Campaign(root / "receipts" / NAME).paths()[10]
-    number = re.search(r"\[\n\s+(\d{9,})", victim.read_text())
+    number = re.search(r'"events":\[\[(\d{9,})', victim.read_text())
     assert number
     old = number.group(1)
     change(victim, old, f"{old[:-1]}{(int(old[-1]) + 1) % 10}")
@@ -58,7 +58,7 @@ def test_one_digit_in_a_receipt(root: Path) -> None:
 
 def test_one_digit_in_a_figure_of_the_receipt_moves_the_report(root: Path) -> None:
     victim = next(p for p in Campaign(root / "receipts" / NAME).paths() if "-C-r384-" in p.name)
-    change(victim, '"peak": 3', '"peak": 4')
+    change(victim, '"peak":3', '"peak":4')
     told = places(root)
     assert victim.name in told and f"reports/{NAME}.json comparisons" in told
     assert f"reports/{NAME}.md:" in told
@@ -92,6 +92,39 @@ def test_one_digit_in_the_findings(root: Path) -> None:
     assert str(ratio.ratio) in problem.what
 
 
+def test_the_last_digit_of_any_figure_in_the_findings(root: Path) -> None:
+    path = root / "reports" / f"{NAME}.json"
+    whole = path.read_text()
+    digits = [m.end() - 1 for m in re.finditer(r"\d+\.\d{6,}", whole)]
+    assert len(digits) > 100
+    place = digits[len(digits) // 2]
+    path.write_text(f"{whole[:place]}{(int(whole[place]) + 5) % 10}{whole[place + 1 :]}")
+    (problem,) = verify(root, NAME)
+    assert problem.place.startswith(f"reports/{NAME}.json ") and "the receipts give" in problem.what
+
+
+@pytest.mark.parametrize(
+    "old, new", [('"blocks": 6', '"blocks":  6'), ('"schema": 1,', '"schema": 9,\n "schema": 1,')]
+)
+def test_findings_that_say_the_same_in_other_bytes(root: Path, old: str, new: str) -> None:
+    change(root / "reports" / f"{NAME}.json", old, new)
+    (problem,) = verify(root, NAME)
+    assert "its bytes are not those" in problem.what
+    assert re.fullmatch(rf"reports/{NAME}\.json:\d+", problem.place)
+
+
+@pytest.mark.parametrize("name", [f"reports/{NAME}.md", f"reports/{NAME}.json"])
+def test_other_ends_of_lines(root: Path, name: str) -> None:
+    path = root / name
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"\n")
+    (problem,) = verify(root, NAME)
+    assert problem.place.startswith(name) and "its bytes are not those" in problem.what
+    path.write_bytes(whole.replace(b"\n", b"\r\n", 1))
+    (problem,) = verify(root, NAME)
+    assert problem.place.startswith(name)
+
+
 def test_findings_that_are_no_json(root: Path) -> None:
     (root / "reports" / f"{NAME}.json").write_text("{")
     (problem,) = verify(root, NAME)
@@ -120,7 +153,16 @@ def test_a_chart_that_nobody_draws(root: Path) -> None:
 def test_a_digit_in_the_manifest(root: Path) -> None:
     change(root / "charts" / NAME / "manifest.json", '"bytes": ', '"bytes": 1')
     (problem,) = verify(root, NAME)
-    assert problem.place.endswith("manifest.json")
+    assert problem.place == f"charts/{NAME}/manifest.json charts[0].bytes"
+
+
+@pytest.mark.parametrize(
+    "old, new", [("{", '{\n "schema": 2,'), ('"key": ', '"by": "hand", "key": ')]
+)
+def test_a_key_more_in_the_manifest(root: Path, old: str, new: str) -> None:
+    change(root / "charts" / NAME / "manifest.json", old, new)
+    (problem,) = verify(root, NAME)
+    assert problem.place.startswith(f"charts/{NAME}/manifest.json ") and "nothing" in problem.what
 
 
 def test_a_missing_receipt(root: Path) -> None:
@@ -156,6 +198,34 @@ def test_a_seal_that_does_not_follow(root: Path) -> None:
     assert "the chain ends in" in places(root)
 
 
+@pytest.mark.parametrize(
+    "old, new, told",
+    [
+        ('"schema": 1', '"schema": 2', "it is not the seal that these files give"),
+        ('"schema": 1', '"schema":  1', "it is not the seal that these files give"),
+        ("{", '{\n "note": "mine",', "cannot be read"),
+    ],
+)
+def test_a_seal_that_says_more_or_other(root: Path, old: str, new: str, told: str) -> None:
+    change(root / "receipts" / NAME / "seal.json", old, new)
+    (problem,) = verify(root, NAME)
+    assert "seal.json" in str(problem) and told in problem.what
+
+
+@pytest.mark.parametrize("line", [b'{"at":"x","event":"resumed"}\n', b'{"at":'])
+def test_a_journal_that_was_edited_or_torn(root: Path, line: bytes) -> None:
+    store = Campaign(root / "receipts" / NAME)
+    store.note("started")
+    store.seal()
+    found = analyse(store.folder)
+    render_charts(found, root / "charts" / NAME)
+    write_report(found, root / "reports")
+    assert verify(root, NAME) == []
+    journal = store.folder / "journal.jsonl"
+    journal.write_bytes(journal.read_bytes() + line)
+    assert "journal.jsonl: its bytes changed" in places(root)
+
+
 def test_a_plan_changed_afterwards(root: Path) -> None:
     change(root / "receipts" / NAME / "campaign.json", '"decode": 0.02', '"decode": 0.001')
     told = places(root)
@@ -173,7 +243,7 @@ def test_no_campaign_and_no_seal(root: Path) -> None:
     assert "the campaign is not sealed" in places(root)
 
 
-def test_differences_are_found_by_path_and_tolerance() -> None:
-    left = {"a": [1.0, {"b": 2.0}], "c": 1, "d": True}
-    right = {"a": [1.0 + 1e-9, {"b": 2.1}, 3], "c": 1, "d": 1}
-    assert [where for where, _, _ in differing(left, right)] == ["a[1].b", "a[2]", "d"]
+def test_differences_are_found_by_path_and_without_tolerance() -> None:
+    left = {"a": [1.0, {"b": 2.0}], "c": 1, "d": True, "e": 0.1}
+    right = {"a": [1.0 + 1e-15, {"b": 2.0}, 3], "c": 1.0, "d": 1, "e": 0.1}
+    assert [where for where, _, _ in differing(left, right)] == ["a[0]", "a[2]", "c", "d"]

@@ -11,7 +11,7 @@ from mlx.utils import tree_flatten
 from switchboard import cache as kv
 from switchboard import joined
 from switchboard.board import Board
-from switchboard.config import parse_asked
+from switchboard.config import Asked, parse_asked
 from switchboard.errors import Declined, SwitchRefused
 from switchboard.joined import Joint, join
 from switchboard.load import apply_switches, to_float32
@@ -140,3 +140,16 @@ def test_a_planted_fault_refuses_the_start_of_a_required_switch(
     board = Board(parse_asked([], ["fused_qkv"]), {})
     with pytest.raises(SwitchRefused, match="required"):
         apply_switches(build("tiny-llama"), board)
+
+
+def test_what_an_interrupted_forward_left_is_forgotten_before_the_next_request() -> None:
+    model = build("tiny-llama")
+    board = Board((Asked("fused_qkv"),), {})
+    board.apply_weights(model, lambda: None)
+    attention = model.layers[0].self_attn
+    width = int(attention.q_proj.product.weight.shape[-1])
+    attention.q_proj(mx.ones((1, 1, width)))
+    board.begin()
+    one = mx.zeros((1, 1, width))
+    for part in (attention.q_proj, attention.k_proj, attention.v_proj):
+        part(one)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -197,12 +196,10 @@ def test_routes(shared: Start) -> None:
     engine = shared(*TINY)
     assert httpx.get(f"{engine.url}/v1/models").json()["data"][0]["id"] == "synthetic:tiny-llama"
     assert httpx.get(f"{engine.url}/nowhere").json()["error"]["message"].startswith("/nowhere")
-    started = time.perf_counter()
     assert engine.post("/tokenize", prompt="héllo").json() == {
         "count": 6,
         "tokens": list("héllo".encode()),
     }
-    assert time.perf_counter() - started < 0.5
     before = engine.complete("abc", max_tokens=2)["timings"]["peak_bytes"]
     assert engine.post("/admin/memory/reset_peak").json()["peak_before"] >= before
     assert engine.health()["memory"]["peak"] <= before

@@ -1,0 +1,263 @@
+"""Doubts about conditions: what differed, changed, went wrong or could not be told while the receipts were made.
+
+What a doubt is, and what doubts are drawn from, stands here too: `doubts` adds those that lie in the record and in the
+figures.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from battery.analyse import facts
+from battery.analyse.drift import Drift
+from battery.analyse.facts import Difference, GateFacts, SwitchFacts
+from battery.analyse.speed import Comparison
+from battery.ledger.receipt import Receipt
+from battery.ledger.store import Header
+
+MOST_FAULTS = 1000
+"""Major page faults in one cell, beyond which the disk had a part in the time: a few come with any first touch."""
+_GIGA = 1e9
+
+Severity = Literal["void", "warning", "note"]
+
+
+class Doubt(msgspec.Struct, frozen=True, kw_only=True):
+    """One finding about validity."""
+
+    severity: Severity
+    what: str
+    evidence: tuple[int, ...] = ()
+    """Sequences of the receipts that show it."""
+    remedy: str
+    arm: str | None = None
+    """The candidate whose verdicts it touches; None: all."""
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that doubts are drawn from."""
+
+    frame: pd.DataFrame
+    receipts: Sequence[Receipt]
+    header: Header
+    comparisons: tuple[Comparison, ...]
+    drift: Drift
+    differences: tuple[Difference, ...]
+    switches: tuple[SwitchFacts, ...]
+    gates: GateFacts
+    unreadable: Sequence[str]
+    pool: str
+    """Why the receipts may not be pooled, or nothing."""
+
+    @property
+    def pooled(self) -> list[Receipt]:
+        """The receipts that enter an estimate, in the order of the run."""
+        kept = set(sequences(self.frame[self.frame["pooled"].astype(bool)]))
+        found = [receipt for receipt in self.receipts if receipt.sequence in kept]
+        return sorted(found, key=lambda receipt: receipt.sequence)
+
+
+def sequences(frame: pd.DataFrame) -> tuple[int, ...]:
+    """The receipts of these rows."""
+    return tuple(int(number) for number in frame["sequence"])
+
+
+def touches(case: Case, arm: str) -> str | None:
+    """Whose verdicts a doubt about `arm` touches: all, where it is the control."""
+    return None if arm == case.header.control else arm
+
+
+def conditions(case: Case) -> list[Doubt]:
+    """All doubts about conditions."""
+    return [
+        *_unlike(case),
+        *_changes(case),
+        *_dirty(case),
+        *_paging(case),
+        *_stolen(case),
+        *_unknowns(case),
+    ]
+
+
+def _whose(case: Case, receipts: Sequence[Receipt]) -> str | None:
+    """Whose verdicts a doubt about these receipts touches: one candidate's, or all."""
+    names = {receipt.cell.arm for receipt in receipts}
+    return touches(case, names.pop()) if len(names) == 1 else None
+
+
+def _numbers(receipts: Sequence[Receipt]) -> tuple[int, ...]:
+    """The sequences of receipts."""
+    return tuple(receipt.sequence for receipt in receipts)
+
+
+def _unlike(case: Case) -> list[Doubt]:
+    """Differences between the arms that no arm file declares."""
+    return [
+        Doubt(
+            severity="warning",
+            what=f"arms {case.header.control} and {one.candidate} also differ in {one.what}, which neither declares:"
+            f" {one.control_has} against {one.candidate_has}",
+            remedy="make it the same, or write it into the arm files so that the claim includes it",
+            arm=one.candidate,
+        )
+        for one in case.differences
+        if not one.declared
+    ]  # fmt: skip
+
+
+def _changes(case: Case) -> list[Doubt]:
+    """Arms whose pooled receipts come from more than one build, commit, machine or environment."""
+    found = []
+    for arm in case.header.arms:
+        steps = _steps([receipt for receipt in case.pooled if receipt.cell.arm == arm.name])
+        if steps:
+            told = [
+                f"from receipt {number} on {', '.join(facts.distinct(changed))}"
+                for number, changed in steps.items()
+            ]
+            found.append(
+                Doubt(
+                    severity="warning",
+                    what=f"arm {arm.name}: its pooled receipts are not of one build, machine and environment:"
+                    f" {'; '.join(facts.distinct(told))}",
+                    evidence=tuple(steps),
+                    remedy="run a campaign from one commit on one machine; these blocks mix two things under one name",
+                    arm=touches(case, arm.name),
+                )
+            )  # fmt: skip
+    return found
+
+
+def _steps(receipts: Sequence[Receipt]) -> dict[int, list[str]]:
+    """Per receipt at which anything changed against the receipt before it, what changed."""
+    found: dict[int, list[str]] = {}
+    made = [_made(receipt) for receipt in receipts]
+    for receipt, (before, now) in zip(receipts[1:], pairwise(made), strict=True):
+        for path in sorted({*before, *now}):
+            left, right = before.get(path, "absent"), now.get(path, "absent")
+            if left != right:
+                told = f"{path} is {_short(right)} (was {_short(left)})"
+                found.setdefault(receipt.sequence, []).append(told)
+    return found
+
+
+def _made(receipt: Receipt) -> dict[str, str]:
+    """Every path into what made a receipt, with its value; the order of a list of packages says nothing."""
+    found = {}
+    for room in ("versions", "machine", "environment"):
+        for path, value in facts.flat(getattr(receipt, room), room):
+            if isinstance(value, list) and path.endswith("packages"):
+                value = sorted(facts.text(one) for one in value)
+            found[path] = facts.text(value)
+    return found
+
+
+def _short(value: str) -> str:
+    """A value for a sentence; a commit by its first digits."""
+    return value if len(value) <= 24 else f"{value[:12]}…"
+
+
+def _dirty(case: Case) -> list[Doubt]:
+    """Builds whose commit does not say what ran."""
+    found: dict[str, list[Receipt]] = defaultdict(list)
+    for receipt in case.pooled:
+        for path, value in facts.flat(receipt.versions, "versions"):
+            if value is True and path.endswith(".dirty"):
+                found[path.split(".")[1]].append(receipt)
+    doubts = []
+    for who, here in sorted(found.items()):
+        arms = ", ".join(sorted({receipt.cell.arm for receipt in here}))
+        doubts.append(
+            Doubt(
+                severity="warning",
+                what=f"{who} ran from changed sources (dirty) in {len(here)} pooled cells of {arms}: the commit does"
+                " not say what ran",
+                evidence=_numbers(here), remedy="commit, and run a new campaign", arm=_whose(case, here),
+            )
+        )  # fmt: skip
+    return doubts
+
+
+def _paging(case: Case) -> list[Doubt]:
+    """Cells in which the server waited for the disk instead of computing."""
+    here = [
+        receipt
+        for receipt in case.pooled
+        if (receipt.memory.swapped_bytes or 0) > 0
+        or (receipt.memory.major_faults or 0) > MOST_FAULTS
+    ]
+    if not here:
+        return []
+    swapped = max(receipt.memory.swapped_bytes or 0 for receipt in here)
+    faults = max(receipt.memory.major_faults or 0 for receipt in here)
+    return [
+        Doubt(
+            severity="warning",
+            what=f"paging during the cell in {len(here)} pooled cells: up to {swapped / _GIGA:.3g} GB of a server"
+            f" swapped out, up to {faults:,} major faults",
+            evidence=_numbers(here), remedy="free memory, or take the rung off the ladder", arm=_whose(case, here),
+        )
+    ]  # fmt: skip
+
+
+def _stolen(case: Case) -> list[Doubt]:
+    """Cells during which the hypervisor took more than the gate would have let pass."""
+    limit = case.header.plan.gate.max_steal
+    if limit is None:
+        return []
+    means = {}
+    for receipt in case.pooled:
+        shares = [sample.steal for sample in receipt.samples if sample.steal is not None]
+        if shares and float(np.mean(shares)) > limit:
+            means[receipt.sequence] = float(np.mean(shares))
+    if not means:
+        return []
+    here = [receipt for receipt in case.pooled if receipt.sequence in means]
+    return [
+        Doubt(
+            severity="note",
+            what=f"in {len(means)} pooled cells the hypervisor took more than {100 * limit:g} % of the time on average"
+            f" (up to {100 * max(means.values()):.2g} %), which the gate would have refused beforehand",
+            evidence=tuple(means), remedy="they stay in the estimate; a quieter host would narrow it",
+            arm=_whose(case, here),
+        )
+    ]  # fmt: skip
+
+
+def _unknowns(case: Case) -> list[Doubt]:
+    """What nobody could tell: cold prefill, sampler, limits without a sensor, guessed token counts."""
+    pooled = case.frame[case.frame["pooled"].astype(bool)]
+    found = []
+    for column, word, what, remedy in (
+        ("cold", "unverified", "the server does not say whether the prefill was cold",
+         "fresh servers and prompts without a common prefix support it; cached tokens in usage would prove it"),
+        ("honoured", "unknown", "the server does not say which sampler it applied", "use an engine that echoes it"),
+        ("count_source", "estimate", "the token count is a guess, so there is no rate",
+         "ask for usage in the stream (stream_options.include_usage)"),
+    ):  # fmt: skip
+        for arm in case.header.arms:
+            rows = pooled[(pooled["arm"] == arm.name) & (pooled[column] == word)]
+            if len(rows):
+                told = f"arm {arm.name}: {what} ({len(rows)} of {int((pooled['arm'] == arm.name).sum())} cells)"
+                found.append(
+                    Doubt(
+                        severity="note", what=told, evidence=sequences(rows), remedy=remedy,
+                        arm=touches(case, arm.name),
+                    )
+                )  # fmt: skip
+    for limit, why in case.gates.ungated.items():
+        if "sets no limit" not in why:
+            found.append(
+                Doubt(
+                    severity="note", what=f"not gated: {limit}: {why}",
+                    remedy="interleaving still guards the ratio; the absolute numbers are of this machine at that hour",
+                )
+            )  # fmt: skip
+    return found

@@ -1,0 +1,82 @@
+"""The committed campaign: every figure of it can be derived again, and a changed digit is named."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from battery.analyse import findings as analysis
+from battery.ledger.store import Campaign
+from battery.render import tables
+from battery.render.verify import verify
+
+ROOT = Path(__file__).parents[1]
+NAME = "reference-cpu"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the committed evidence that may be spoilt."""
+    for folder in ("receipts", "charts"):
+        shutil.copytree(ROOT / folder / NAME, tmp_path / folder / NAME)
+    (tmp_path / "reports").mkdir()
+    for path in (ROOT / "reports").glob(f"{NAME}.*"):
+        shutil.copy(path, tmp_path / "reports")
+    return tmp_path
+
+
+def other_digit(path: Path, pattern: str) -> None:
+    """Change the last digit of the first match of `pattern` in a file."""
+    path.chmod(0o644)
+    text = path.read_text(encoding="utf-8")
+    found = re.search(pattern, text)
+    assert found, f"{path}: nothing like {pattern}"
+    last = found.end() - 1
+    path.write_text(
+        text[:last] + str((int(text[last]) + 1) % 10) + text[last + 1 :], encoding="utf-8"
+    )
+
+
+def test_the_committed_evidence_holds(copy: Path) -> None:
+    assert verify(copy, NAME) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "pattern"),
+    [
+        ("receipts/{}/0007-*.json", r'"events":\[\[\d+'),
+        ("receipts/{}/0007-*.json", r'"seed":\d+'),
+        ("receipts/{}/campaign.json", r'"seed": \d+'),
+        ("receipts/{}/prompts.json", r'"tokens": \d+'),
+        ("receipts/{}/seal.json", r'"seal": "[^"]*\d'),
+        ("reports/{}.json", r'"ratio": \d\.\d'),
+        ("reports/{}.md", r"\| 128 \| \d"),
+        ("charts/{}/decode.svg", r"M \d+"),
+        ("charts/{}/manifest.json", r'"bytes": \d+'),
+    ],
+)
+def test_one_digit_changed_is_found_and_its_file_named(copy: Path, file: str, pattern: str) -> None:
+    path = sorted(copy.glob(file.format(NAME)))[0]
+    other_digit(path, pattern)
+    problems = verify(copy, NAME)
+    assert problems and any(path.name in str(problem) for problem in problems)
+
+
+def test_the_readme_quotes_the_headline_of_the_committed_findings() -> None:
+    found = analysis.analyse(ROOT / "receipts" / NAME)
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").replace("**", "").split())
+    for line in tables.headline(found).splitlines():
+        assert " ".join(line.split()) in readme, line
+
+
+def test_the_campaign_is_of_real_generations_and_large_enough_for_a_verdict() -> None:
+    campaign = Campaign(ROOT / "receipts" / NAME)
+    header, receipts = campaign.header(), campaign.receipts()
+    assert header.plan.blocks >= 6 and len(receipts) >= 48
+    assert {receipt.request.sampler["temperature"] for receipt in receipts} == {0.7}
+    good = [receipt for receipt in receipts if receipt.outcome == "ok"]
+    assert all(receipt.text and receipt.text.characters > 20 for receipt in good)
+    assert all(receipt.model["synthetic"] is False for receipt in good)
