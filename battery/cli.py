@@ -184,14 +184,11 @@ def status(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> No
         total = schedule.expected_cells(header.plan, len(header.arms))
         words = ", ".join(f"{count} {name}" for name, count in counts.most_common())
         arms = ",".join(arm.name for arm in header.arms)
-        table.add_row(
-            folder.name,
-            arms,
-            f"{len(complete)}/{header.plan.blocks}",
-            f"{len(receipts)}/{total}",
-            words,
-            state,
-        )
+        pooled = sum(len(block) for block in complete.values())
+        rest = len(receipts) - pooled
+        blocks = f"{len(complete)}/{header.plan.blocks}"
+        cells = f"{pooled}/{total}" + (f" (+{rest} of unfinished blocks)" if rest else "")
+        table.add_row(folder.name, arms, blocks, cells, words, state)
     out().print(table)
     for complaint in complaints:
         typer.echo(f"battery: {complaint}", err=True)

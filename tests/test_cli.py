@@ -34,9 +34,9 @@ request_s = 10
 """
 
 
-def battery(root: Path, *words: str, lock: Path | None = None) -> subprocess.CompletedProcess[str]:
+def battery(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in `root`; the machine's lock is kept apart so that tests can run beside a campaign."""
-    environment = {**os.environ, "TMPDIR": str(lock or root), "COLUMNS": "200"}
+    environment = {**os.environ, "BATTERY_LOCK": str(root / "battery.lock"), "COLUMNS": "200"}
     line = [sys.executable, "-m", "battery", *words]
     return subprocess.run(
         line, cwd=root, capture_output=True, text=True, env=environment, timeout=120
@@ -102,7 +102,8 @@ def test_a_campaign_from_run_to_verify_and_back(root: Path) -> None:
 
     assert "as it took here on" in battery(root, "plan", "--arms", "A,C", "--plan", "tiny").stdout
     status = battery(root, "status")
-    assert status.returncode == 0 and "2/2" in status.stdout and "sealed" in status.stdout
+    assert status.returncode == 0
+    assert "2/2" in status.stdout and "12/12" in status.stdout and "sealed" in status.stdout
 
     before = {path: path.read_bytes() for path in (root / "charts").rglob("*") if path.is_file()}
     page = (root / "reports" / "first.md").read_bytes()

@@ -42,6 +42,8 @@ def judge(
         ungated["temp_band_c"] = reading.missing.get("temp_c", "no baseline temperature")
     else:
         limit("temp_band_c", "temp_c", reading.temp_c, band)
+    if reading.gpu_temp_c is not None:
+        limit("max_temp_c (gpu)", "gpu", reading.gpu_temp_c, gate.max_temp_c)
     limit("max_busy", "busy", reading.busy, gate.max_busy)
     limit("max_steal", "steal", reading.steal, gate.max_steal)
     limit("min_free_gb", "available_bytes", free, gate.min_free_gb, above=False)

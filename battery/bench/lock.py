@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import IO
 
@@ -13,12 +12,16 @@ from battery.ledger.errors import Busy
 from battery.ledger.store import utc_now
 
 
+EVERYONES = "/tmp/battery.lock"
+"""Not the user's own temporary folder: the machine is everyone's. BATTERY_LOCK names another file, for tests."""
+
+
 class MachineLock:
     """Held while a campaign runs; the kernel lets go of it when the holder ends, however it ends."""
 
     def __init__(self, campaign: str, path: Path | None = None) -> None:
         self._campaign = campaign
-        self._path = path or Path(tempfile.gettempdir()) / "battery.lock"
+        self._path = path or Path(os.environ.get("BATTERY_LOCK", EVERYONES))
         self._file: IO[str] | None = None
 
     def __enter__(self) -> MachineLock:

@@ -44,6 +44,7 @@ def test_a_calm_machine_passes() -> None:
     [
         ({"temp_c": 81.0}, "max_temp_c 81 above 80"),
         ({"temp_c": 56.0}, "temp_band_c 56 above 55"),
+        ({"gpu_temp_c": 84.0}, "max_temp_c (gpu) 84 above 80"),
         ({"busy": 0.5}, "max_busy 0.5 above 0.2"),
         ({"steal": 0.3}, "max_steal 0.3 above 0.1"),
         ({"available_bytes": 10**8}, "min_free_gb 0.1 below 1"),
