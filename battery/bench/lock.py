@@ -11,7 +11,6 @@ from typing import IO
 from battery.ledger.errors import Busy
 from battery.ledger.store import utc_now
 
-
 EVERYONES = "/tmp/battery.lock"
 """Not the user's own temporary folder: the machine is everyone's. BATTERY_LOCK names another file, for tests."""
 
