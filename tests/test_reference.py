@@ -80,3 +80,13 @@ def test_the_campaign_is_of_real_generations_and_large_enough_for_a_verdict() ->
     good = [receipt for receipt in receipts if receipt.outcome == "ok"]
     assert all(receipt.text and receipt.text.characters > 20 for receipt in good)
     assert all(receipt.model["synthetic"] is False for receipt in good)
+
+
+def test_with_one_seed_every_arm_wrote_the_same_tokens() -> None:
+    """What README says: 72 prompts at temperature 0.7, and the sentinel of every window."""
+    texts: dict[tuple[int, int], set[str | None]] = {}
+    for receipt in Campaign(ROOT / "receipts" / NAME).receipts():
+        assert receipt.text is not None
+        texts.setdefault((receipt.cell.rung, receipt.cell.seed), set()).add(receipt.text.ids_digest)
+    assert len(texts) == 72 + 1
+    assert all(len(digests) == 1 and None not in digests for digests in texts.values())
