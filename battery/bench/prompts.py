@@ -88,7 +88,8 @@ def corpus(workload: str) -> Corpus:
 def compose(workload: str, seed: int, rung: int, words: int, letters: int = 0) -> Messages:
     """The messages of one prompt: `words` words of natural text from a place that the seed picks, then the task."""
     rng = random.Random(f"{workload}/{seed}/{rung}")
-    text = _passage(workload, rng.random(), words, letters)
+    text, following = _passage(workload, rng.random(), words)
+    text = (text + following[:letters]).strip()
     opening = f"{rng.getrandbits(40):010x} {rng.choice(_openings())}"
     system = f"{opening}: you are a careful assistant who answers in plain English."
     return [
@@ -108,16 +109,19 @@ def _openings() -> tuple[str, ...]:
     return tuple(sorted(words))
 
 
-def _passage(workload: str, where: float, words: int, letters: int) -> str:
-    """`words` words from the paragraph at the share `where` of the corpus on, and the first letters of one more."""
+def _passage(workload: str, where: float, words: int) -> tuple[str, str]:
+    """`words` words from the paragraph at the share `where` of the corpus on, and the word that follows them.
+
+    A word carries the white space before it.
+    """
     paragraphs = corpus(workload).paragraphs
     start, taken, parts = int(where * len(paragraphs)), 0, []
     for step in range(len(paragraphs)):
         pieces = _WORD.findall(paragraphs[(start + step) % len(paragraphs)])
         room = words - taken
         if len(pieces) > room:
-            parts.append("".join(pieces[:room]) + pieces[room][:letters])
-            return "\n\n".join(parts).strip()
+            parts.append("".join(pieces[:room]))
+            return "\n\n".join(parts), pieces[room]
         parts.append("".join(pieces))
         taken += len(pieces)
     raise PlanError(
@@ -151,7 +155,9 @@ def size(
         else:
             high = middle
     best, letters = tokens_at(low), 0
-    for more in range(1, 24):
+    where = random.Random(f"{workload}/{seed}/{rung}").random()
+    following = _passage(workload, where, low)[1]
+    for more in range(len(following) - len(following.lstrip()) + 1, len(following) + 1):
         if len(best) == rung:
             break
         trial = tokens_at(low, more)

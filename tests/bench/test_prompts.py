@@ -4,7 +4,7 @@ import re
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from battery.bench import prompts
@@ -19,6 +19,7 @@ def count(messages: prompts.Messages) -> list[int]:
 
 
 @settings(deadline=None, max_examples=25)
+@example("code", 240, 240)  # the next word stood behind more white space than letters were tried
 @given(st.sampled_from(["prose", "code", "edit"]), st.integers(0, 10**6), st.integers(120, 3000))
 def test_a_prompt_has_the_length_of_its_rung(workload: str, seed: int, rung: int) -> None:
     prompt, tokens = prompts.size(workload, seed, rung, count, tolerance=8)
