@@ -55,8 +55,8 @@ CampaignsArgument = Annotated[
 
 
 def out() -> Console:
-    """Standard output, without colours where it is no terminal."""
-    return Console(highlight=False, soft_wrap=True)
+    """Standard output, without colours and with room for a table's rows where it is no terminal."""
+    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
 
 
 @app.command(epilog="Example: battery plan --arms A,C --plan quick")
