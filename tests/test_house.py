@@ -32,6 +32,15 @@ def test_a_module_is_small_named_and_documented(path: Path) -> None:
             assert node.type is not None, "a bare except hides what it does not expect"
 
 
+def test_a_test_file_is_small_too() -> None:
+    long = {
+        path.name: count
+        for path in (ROOT / "tests").rglob("*.py")
+        if (count := path.read_text().count("\n")) > 400
+    }
+    assert not long
+
+
 def test_every_arm_and_plan_loads_and_every_backend_is_one() -> None:
     for name in known_arms(ROOT / "arms"):
         arm = load_arm(name, ROOT / "arms")
