@@ -94,7 +94,7 @@ def ttft(trace: Trace) -> float | None:
 
 @metric("decode", "tok/s", "higher")
 def decode(trace: Trace) -> float | None:
-    """(N − k) / (tL − t1), where k tokens came in the first event; null when N − k < 1 or N is a guess."""
+    """(N − k) / (tL − t1), k tokens in the first event (1 if only N is told); null if N − k < 1 or N is a guess."""
     return decode_over(trace, None)
 
 
