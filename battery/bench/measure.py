@@ -16,7 +16,7 @@ import msgspec
 from battery.bench import gate, memory, outcome, prompts, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
-from battery.bench.progress import Interrupted
+from battery.bench.progress import Interrupted, at_once
 from battery.bench.prompts import Messages, Prompt
 from battery.ledger import strict
 from battery.ledger.cell import Cell
@@ -144,13 +144,18 @@ class Measuring:
     def _send(self, body: dict[str, Any], what: str) -> Completion:
         """Stream a request that must succeed for the window to go on."""
         self._mark()
-        done = self.client.stream(
-            self.server.backend.chat, body, deadline_s=self.plan.limits.request_s
-        )
+        done = self._stream(body)
         if done.outcome != "ok":
             kind, reason, evidence = self._failed(done)
             raise WindowFailed(kind, f"{what}: {reason}", evidence)
         return done
+
+    def _stream(self, body: dict[str, Any]) -> Completion:
+        """One request, which a second Ctrl-C may cut off."""
+        with at_once():
+            return self.client.stream(
+                self.server.backend.chat, body, deadline_s=self.plan.limits.request_s
+            )
 
     def _probe_cache(self) -> None:
         """Send one prompt twice; whether the second comes faster shows if the server caches prefixes."""
@@ -261,7 +266,7 @@ class Measuring:
         before = self._health()
         self.progress("request", "")
         with sensors.Sampling(pid) as taken:
-            done = self.client.stream(backend.chat, body, deadline_s=self.plan.limits.request_s)
+            done = self._stream(body)
         after = self._health()
         samples = taken.readings(done.sent_ns or time.perf_counter_ns())
         used = memory.peak(after, reset, counted, memory.counters(pid), not_reset, samples)
