@@ -41,9 +41,9 @@ class Progress:
 class Stopper:
     """Turns the first Ctrl-C or SIGTERM into a wish, and the second into an end at once where that is safe.
 
-    Safe is where `at_once` says so: while an answer is awaited, which may take long and leaves nothing behind when it is
-    cut off. Everywhere else (a server that starts or stops, a receipt that is written) the wish is looked at soon, and
-    an exception out of a signal handler would leave half a thing.
+    Safe is where `at_once` says so: while an answer is awaited, which may take long and leaves nothing behind when it
+    is cut off. Everywhere else (a server that starts or stops, a receipt that is written) the wish is looked at soon,
+    and an exception out of a signal handler would leave half a thing.
     """
 
     def __init__(self, note: Callable[[str], None]) -> None:
@@ -52,6 +52,7 @@ class Stopper:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Stopper:
+        _Open.now = _Open.due = False
         for number in STOPS:
             self._before[number] = signal.signal(number, self._hear)
         return self
@@ -65,6 +66,7 @@ class Stopper:
             if _Open.now:
                 _Open.now = False
                 raise Interrupted
+            _Open.due = True
             return
         self.asked = True
         self._tell()
@@ -72,7 +74,9 @@ class Stopper:
     def _tell(self) -> None:
         """Say that the wish was heard; later, if the signal came in the midst of another line."""
         try:
-            self._note("stopping after the cell in hand; once more stops at once and loses that cell")
+            self._note(
+                "stopping after the cell in hand; once more stops at once and loses that cell"
+            )
         except RuntimeError:  # a print inside a print
             self._untold = True
 
@@ -89,6 +93,8 @@ class _Open:
     """Whether the second press may end what runs now; one for the process, as its signals are."""
 
     now = False
+    due = False
+    """The second press came before the wait."""
 
 
 @contextlib.contextmanager
@@ -96,6 +102,8 @@ def at_once() -> Iterator[None]:
     """Around a wait that the second press may cut off."""
     _Open.now = True
     try:
+        if _Open.due:
+            raise Interrupted
         yield
     finally:
         _Open.now = False

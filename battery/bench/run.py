@@ -21,7 +21,7 @@ from battery.bench.measure import Measured, Measuring, WindowFailed
 from battery.bench.progress import Interrupted, Progress, Stopper
 from battery.bench.prompts import Prompt
 from battery.bench.versions import versions
-from battery.ledger import scrub, store
+from battery.ledger import disk, scrub, store
 from battery.ledger.arm import Arm
 from battery.ledger.cell import Cell, Window
 from battery.ledger.errors import LaunchError
@@ -60,6 +60,7 @@ class Conductor:
             MachineLock(self.campaign.folder.name, self._lock),
             Stopper(self.progress.note) as stopper,
         ):
+            self.campaign.clean()
             header = self._open(stopper)
             if self.campaign.sealed() is not None:
                 self.progress.note(
@@ -68,16 +69,20 @@ class Conductor:
                 return self._counts(header)
             self.campaign.note("resumed" if self.campaign.journal() else "started")
             try:
-                self._prompts = preflight.load_prompts(self.campaign.folder / store.PROMPTS)
+                self._prompts = preflight.load_prompts(self.campaign)
+                for complaint in self.campaign.set_aside():
+                    self.progress.note(complaint)
                 self._blocks(header, stopper)
             except KeyboardInterrupt:
-                self.campaign.note("interrupted")
+                self.campaign.try_note("interrupted")
                 raise
             except Exception as broken:
-                self.campaign.note("failed", reason=str(broken).splitlines()[0][:300])
+                first = (str(broken) or type(broken).__name__).splitlines()[0]
+                self.campaign.try_note("failed", reason=first[:300])
                 raise
             self.campaign.note("finished")
             self.campaign.seal()
+            stopper.check()  # asked in the last cell, or while sealing: all is kept, and nothing is begun any more
         return self._counts(header)
 
     def _counts(self, header: Header) -> Counter[str]:
@@ -96,9 +101,8 @@ class Conductor:
         header = self._new_header()
         servers = (self._server(arm, stopper) for arm in arms)
         sized = preflight.try_arms(servers, self.plan, header.seed, self.progress, stopper)
-        folder.mkdir(parents=True, exist_ok=True)
         # the header comes last: with it the campaign exists
-        store.replace(folder / store.PROMPTS, store.pretty(sized))
+        disk.replace(folder / store.PROMPTS, store.pretty(sized))
         Campaign.create(folder, header)
         return header
 
@@ -138,7 +142,7 @@ class Conductor:
         """Measure every block that is not complete yet."""
         receipts = self.campaign.receipts()
         store.check_pool(receipts, header)
-        self._sequence = max((receipt.sequence for receipt in receipts), default=0)
+        self._sequence = self.campaign.last_sequence()
         for receipt in receipts:
             digest = receipt.model.get("digest")
             if digest:
