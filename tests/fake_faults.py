@@ -129,9 +129,14 @@ def at_start(faults: Faults) -> None:
     if "reads-stdin" in faults:
         sys.stdin.read()
     if "dirty-log" in faults:
-        os.write(2, b"\x1b[31mred\x1b[0m \xff\xfe \x1b]0;title\x07 --api-key hunter2hunter2 sk-abcdef1234567890\n")
+        os.write(
+            2,
+            b"\x1b[31mred\x1b[0m \xff\xfe \x1b]0;title\x07 --api-key hunter2hunter2 sk-abcdef1234567890\n",
+        )
     if "floods-log" in faults:
-        threading.Thread(target=flood, args=(faults.number("floods-log", 64) or 0,), daemon=True).start()
+        threading.Thread(
+            target=flood, args=(faults.number("floods-log", 64) or 0,), daemon=True
+        ).start()
     if "die-at-start" in faults:
         log("loading weights: 3 of 7 shards")
         log("error: shard 4 is truncated")

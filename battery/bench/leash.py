@@ -31,6 +31,8 @@ LOG_CAP = 64 << 20
 KEEP = 64 << 10
 LOOK_S = 0.5
 END_S = 10.0
+WAIT_S = 15.0
+"""How long a leash is waited for: longer than it may take to kill."""
 LET_GO = b"let go"
 
 
@@ -57,7 +59,7 @@ def let_go(leash: subprocess.Popen[bytes], gone: bool = True) -> None:
     with contextlib.suppress(OSError):
         leash.stdin.close()  # type: ignore[union-attr]
     try:
-        leash.wait(5 if gone else 2 * END_S)
+        leash.wait(WAIT_S)
     except subprocess.TimeoutExpired:  # it is stopped, or starved: no reason to wait with it
         leash.kill()
         leash.wait()
