@@ -19,6 +19,10 @@ def main() -> None:
         run()
     except KeyboardInterrupt:
         sys.exit(130)
+    finally:
+        # what is left is the interpreter's own end, which would make another exit code of a further press
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

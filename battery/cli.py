@@ -43,6 +43,8 @@ app = typer.Typer(
     help="Evidence for inference-performance claims: measure in interleaved windows, seal, report, verify.",
 )
 
+INTERRUPTED = 130
+
 ArmsOption = Annotated[str, typer.Option("--arms", help="Arms by name, the control first: A,C")]
 PlanOption = Annotated[
     str, typer.Option("--plan", help="A plan by name or by the path of its TOML file")
@@ -297,6 +299,8 @@ def main(words: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if words is None else words)
     try:
         code: Any = app(given, standalone_mode=False)
+        if code == INTERRUPTED:  # how typer tells of Ctrl-C
+            raise KeyboardInterrupt
     except BatteryError as refused:
         if "--debug" in given:
             raise
@@ -313,7 +317,7 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit(DiskError.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         typer.echo("battery: interrupted; the same command goes on where it stopped", err=True)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except typer.TyperException as wrong:
         message = wrong.format_message() if hasattr(wrong, "format_message") else str(wrong)
         typer.echo(f"battery: {message} (battery --help, battery VERB --help)", err=True)

@@ -57,9 +57,11 @@ class Stopper:
             self._before[number] = signal.signal(number, self._hear)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if kind is None:
+            self.check()  # heard when there was nothing left to stop: the caller's next stage does not begin
 
     def _hear(self, _number: int, _frame: FrameType | None) -> None:
         if self.asked:

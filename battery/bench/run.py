@@ -57,8 +57,8 @@ class Conductor:
     def run(self) -> Counter[str]:
         """Measure until every block is complete, seal, and return how many cells had which outcome."""
         with (
-            MachineLock(self.campaign.folder.name, self._lock),
             Stopper(self.progress.note) as stopper,
+            MachineLock(self.campaign.folder.name, self._lock),
         ):
             self.campaign.clean()
             header = self._open(stopper)
@@ -82,7 +82,6 @@ class Conductor:
                 raise
             self.campaign.note("finished")
             self.campaign.seal()
-            stopper.check()  # asked in the last cell, or while sealing: all is kept, and nothing is begun any more
         return self._counts(header)
 
     def _counts(self, header: Header) -> Counter[str]:
