@@ -103,6 +103,13 @@ class Server:
         """None while it runs; its exit status, negative for a signal, once it is gone."""
         return self._process.poll() if self._process else None
 
+    def ended(self, within_s: float = 1.0) -> int | None:
+        """The exit status of a server that may be dying: its sockets close a moment before it can be waited for."""
+        deadline = time.monotonic() + within_s
+        while self.exit_status is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return self.exit_status
+
     def log_size(self) -> int:
         """Bytes that the server has printed so far: a mark for log_tail."""
         return 0 if self._log.closed else os.fstat(self._log.fileno()).st_size

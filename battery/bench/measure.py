@@ -40,7 +40,6 @@ QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("What is the opposite of hot? Answer in one short sentence.", ("cold", "cool")),
 )
 CACHE_PROBE_WORDS = 48
-DYING_S = 1.0
 NOT_SENT = Cold(value="unverified", evidence="no request was timed")
 
 
@@ -344,11 +343,7 @@ class Measuring:
         """Outcome, reason and evidence of a request that did not succeed."""
         if done.outcome == "timeout":
             return "timeout", done.reason or "no end in time", dict(done.evidence)
-        # a dying server closes its socket a moment before it can be waited for
-        deadline = time.monotonic() + DYING_S
-        while self.server.exit_status is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        status = self.server.exit_status
+        status = self.server.ended()
         log = self.server.log_tail(since=self._log_mark)
         evidence = {
             **done.evidence,
