@@ -225,9 +225,8 @@ class Soak:
         ]
         line += ["--cells", str(self.options.cells)]
         line += ["--plant", self.options.plant] if self.options.plant else []
-        return subprocess.Popen(
-            line, env=self.environment, stderr=(self.work / "errors").open("ab")
-        )
+        with (self.work / "errors").open("ab") as errors:
+            return subprocess.Popen(line, env=self.environment, stderr=errors)
 
     def run(self) -> None:
         """Until the campaign is sealed, or the battery ends in a way that it should not."""
