@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
-.PHONY: help setup battery run plan status charts report verify arms doctor test check lock clean
+.PHONY: help setup battery run plan status charts report verify arms doctor test check soak lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -55,6 +55,9 @@ check: $(READY) ## ruff, mypy, import floors
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+soak: $(READY) ## 500 cells against an engine that breaks at random, stopped and killed in between; some minutes
+	@$(BIN)/python benchmarks/soak.py
 
 lock: ## pin every dependency with its hashes; needs uv
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \

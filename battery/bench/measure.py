@@ -16,7 +16,7 @@ import msgspec
 from battery.bench import gate, memory, outcome, prompts, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
-from battery.bench.progress import Interrupted, at_once
+from battery.bench.progress import Interrupted, at_once, suspensions
 from battery.bench.prompts import Messages, Prompt
 from battery.ledger import strict
 from battery.ledger.cell import Cell
@@ -262,7 +262,7 @@ class Measuring:
         not_reset = memory.reset_kernel_peak(pid)
         counted = memory.counters(pid)
         self._mark()
-        before = self._health()
+        before, suspended = self._health(), suspensions()
         self.progress("request", "")
         with sensors.Sampling(pid) as taken:
             done = self._stream(body)
@@ -274,6 +274,8 @@ class Measuring:
         request = msgspec.structs.replace(request, honoured=kept)
         prefill = outcome.cold(done.trace, self.cache_probe)
         kind, reason, evidence = self._judge(done, request, prefill, used, why)
+        if kind == "ok" and suspensions() > suspended:
+            kind, reason = "error", "the battery itself was suspended (Ctrl-Z) during the request"
         if kind == "oom" and done.outcome != "ok":
             used = msgspec.structs.replace(used, lower_bound=True)
         return Measured(
