@@ -2,7 +2,8 @@
 
     python benchmarks/soak.py [--cells 500] [--seed N] [--out reports/soak.json] [--plant fd|process|memory]
 
-At the end every cell of the plan must have exactly one pooled receipt, every stop must have left no process and no half
+A launch that fails ends the battery too, and the same command is given again, as a user would: a process that goes on
+has read the receipts so far, which makes it larger and is no leak. At the end every cell of the plan must have exactly one pooled receipt, every stop must have left no process and no half
 file, and the battery's process must not have grown by more than 5 % in memory or descriptors between its tenth window
 and its last. `--plant` makes it leak on purpose: the check must find that. The last line is one JSON object; the exit
 code is 1 if anything was found.
@@ -160,16 +161,19 @@ def arms_of(work: Path, seed: int) -> list[Arm]:
     return arms
 
 
-def work_through(work: Path, seed: int, cells: int, plant: str | None) -> None:
-    """Run the campaign to its end in this process; a launch that fails is tried again, as a user would."""
+def work_through(work: Path, seed: int, cells: int, plant: str | None) -> int:
+    """Run the campaign in this process to its end, to a stop, or to a launch that fails; the exit code."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     watch = Watch(work / "samples.jsonl", plant)
-    while True:
-        try:
-            Conductor(plan_of(cells), arms_of(work, seed), work / "soak", watch, seed).run()
-            return
-        except LaunchError as failed:
-            with (work / "failed").open("a") as file:
-                file.write(str(failed).splitlines()[0] + "\n")
+    try:
+        Conductor(plan_of(cells), arms_of(work, seed), work / "soak", watch, seed).run()
+    except KeyboardInterrupt:
+        return 130
+    except LaunchError as failed:
+        with (work / "failed").open("a") as file:
+            file.write(str(failed).splitlines()[0] + "\n")
+        return failed.exit_code
+    return 0
 
 
 def carrying(work: Path) -> list[int]:
@@ -231,22 +235,31 @@ class Soak:
     def run(self) -> None:
         """Until the campaign is sealed, or the battery ends in a way that it should not."""
         for place, numbers in stops(self.options.seed, self.options.cells):
-            running = self.start()
-            while len(self.campaign.paths()) < place and running.poll() is None:
-                time.sleep(0.02)
-            time.sleep(self.chance.random())
-            if running.poll() is None:
-                for number in numbers:
-                    running.send_signal(number)
-                    time.sleep(0.05)
-                self.stopped["+".join(number.name for number in numbers)] += 1
-                self.ended(running, numbers[0])
-        running = self.start()
+            while True:
+                running = self.start()
+                while len(self.campaign.paths()) < place and running.poll() is None:
+                    time.sleep(0.02)
+                time.sleep(self.chance.random())
+                if running.poll() is None:
+                    break
+                if not self.again(running):
+                    return
+            for number in numbers:
+                running.send_signal(number)
+                time.sleep(0.05)
+            self.stopped["+".join(number.name for number in numbers)] += 1
+            self.ended(running, numbers[0])
+        while self.again(self.start()):
+            pass
+
+    def again(self, running: subprocess.Popen[bytes]) -> bool:
+        """Wait for a battery that nobody stops; whether it is to be started again, because a launch failed."""
         running.wait()
-        if running.returncode != 0:
+        self.problems += left_behind(self.work, 0)
+        if running.returncode not in (0, LaunchError.exit_code):
             told = (self.work / "errors").read_text().splitlines()[-12:]
             self.problems.append(f"the battery ended with {running.returncode}: {told}")
-        self.problems += left_behind(self.work, 1)
+        return running.returncode == LaunchError.exit_code
 
     def ended(self, running: subprocess.Popen[bytes], number: signal.Signals) -> None:
         """See that a stop ended it as it should, and left nothing."""
@@ -325,12 +338,7 @@ def main() -> int:
     """Soak, print what happened, and say by the exit code whether all held."""
     options = options_of()
     if options.worker:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            work_through(options.worker, options.seed, options.cells, options.plant)
-        except KeyboardInterrupt:
-            return 130
-        return 0
+        return work_through(options.worker, options.seed, options.cells, options.plant)
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="battery-soak-") as place:
         soak, began = Soak(Path(place), options), time.monotonic()
