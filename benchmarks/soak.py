@@ -3,10 +3,10 @@
     python benchmarks/soak.py [--cells 500] [--seed N] [--out reports/soak.json] [--plant fd|process|memory]
 
 A launch that fails ends the battery too, and the same command is given again, as a user would: a process that goes on
-has read the receipts so far, which makes it larger and is no leak. At the end every cell of the plan must have exactly one pooled receipt, every stop must have left no process and no half
-file, and the battery's process must not have grown by more than 5 % in memory or descriptors between its tenth window
-and its last. `--plant` makes it leak on purpose: the check must find that. The last line is one JSON object; the exit
-code is 1 if anything was found.
+has read the receipts so far, which makes it larger and is no leak. At the end every cell of the plan must have exactly
+one pooled receipt, every stop must have left no process and no half file, and the battery's process must not have grown
+by more than 5 % in memory or descriptors between its tenth window and its last. `--plant` makes it leak on purpose: the
+check must find that. The last line is one JSON object; the exit code is 1 if anything was found.
 """
 
 from __future__ import annotations
