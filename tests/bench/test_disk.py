@@ -94,7 +94,9 @@ def test_a_disk_that_fills_up_is_told_and_loses_nothing(
     small_disk: Path, plan: Plan, fake_arm: Make, receipts: int
 ) -> None:
     folder = small_disk / "c"
+    phases: list[str] = []
     heard = Heard(receipts, lambda: fill(small_disk))
+    heard.phase = lambda _cell, phase, _detail: phases.append(phase)  # type: ignore[method-assign]
     if not receipts:
         fill(small_disk)
     with pytest.raises(
@@ -104,6 +106,7 @@ def test_a_disk_that_fills_up_is_told_and_loses_nothing(
     assert psutil.Process().children(recursive=True) == []
     nothing_left(small_disk, small_disk / "battery.lock")
     (small_disk / "full").unlink()
+    assert ("launch" in phases) == bool(receipts), "a full disk is found before any arm is tried"
     campaign = Campaign(folder)
     assert (campaign.receipts() if campaign.exists else []) == heard.announced
     assert len(heard.announced) == receipts
