@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from stopped import complete, nothing_left
 
@@ -148,25 +148,20 @@ def every_stage(test: Callable[..., None]) -> Callable[..., None]:
     return example(drawn=("request", signal.SIGINT, 2, 20))(test)
 
 
-@pytest.fixture(scope="module")
-def tiny() -> Plan:
-    from battery.ledger.plan import Gate, Limits, Sampler
-
-    none = {"max_busy": None, "max_steal": None, "calibration": None, "min_free_gb": None}
-    return Plan(
-        name="tiny",
-        ladder=(64,),
-        blocks=2,
-        sentinel=False,
-        sampler=Sampler(max_tokens=12, min_tokens=12),
-        gate=Gate(wait_s=0.5, max_temp_c=None, temp_band_c=None, need_ac_power=False, **none),
-        limits=Limits(launch_s=10, request_s=10, stop_s=3),
-    )
+@pytest.fixture
+def tiny(small_plan: Plan) -> Plan:
+    """Two windows of one cell."""
+    return msgspec.structs.replace(small_plan, ladder=(64,), sentinel=False)
 
 
 @every_stage
 @given(drawn=presses)
-@settings(max_examples=4, deadline=None, database=None)
+@settings(
+    max_examples=4,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],  # the plan is frozen
+)
 def test_51_52_a_press_at_any_stage_loses_nothing_and_leaves_nothing(
     engine: Arm, tiny: Plan, drawn: tuple[str, signal.Signals, int, int]
 ) -> None:
