@@ -172,7 +172,7 @@ class Conductor:
             server.start()
             self._same_model(arm, server)
             preflight.check_context(server, self.plan)
-            with Client(server.url) as client:
+            with Client(server.url, apart=True) as client:
                 self._cells(header, cells, attempt, server, client, stopper)
         except LaunchError as failed:
             words = outcome.oom_words(server.log_tail())
