@@ -82,6 +82,4 @@ class Conversion(msgspec.Struct, frozen=True):
         )
 
 
-OUR_CLOCK = (
-    "time.perf_counter, which is CLOCK_MONOTONIC in every process of a Linux machine: none needed"
-)
+OUR_CLOCK = "time.perf_counter, one clock for all processes of a Linux machine: nothing converted"
