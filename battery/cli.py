@@ -26,7 +26,7 @@ from battery import __version__
 from battery.bench import schedule
 from battery.bench.progress import Progress
 from battery.bench.run import Conductor
-from battery.choices import campaign_folder, chosen, expected_time, load_arms
+from battery.choices import campaign_folder, chosen, chosen_arms, expected_time
 from battery.ledger import store
 from battery.ledger.arm import difference, known_arms, load_arm
 from battery.ledger.errors import BatteryError, CellsFailed, VerifyFailed
@@ -42,7 +42,17 @@ app = typer.Typer(
     help="Evidence for inference-performance claims: measure in interleaved windows, seal, report, verify.",
 )
 
-ArmsOption = Annotated[str, typer.Option("--arms", help="Arms by name, the control first: A,C")]
+ArmsOption = Annotated[
+    str | None, typer.Option("--arms", help="Arms by name, the control first; default: A,C")
+]
+KnockoutOption = Annotated[
+    str,
+    typer.Option(help="Instead of --arms: this arm against itself without each of its switches"),
+]
+IsolateOption = Annotated[
+    str | None,
+    typer.Option(help="Instead of --arms: each switch of this arm alone, against none of them"),
+]
 PlanOption = Annotated[
     str, typer.Option("--plan", help="A plan by name or by the path of its TOML file")
 ]
@@ -59,39 +69,50 @@ def out() -> Console:
     return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
 
 
-@app.command(epilog="Example: battery plan --arms A,C --plan quick")
-def plan(arms: ArmsOption = "A,C", plan: PlanOption = "quick", root: RootOption = Path()) -> None:
+@app.command(epilog="Examples: battery plan --arms A,C --plan quick · battery plan --knockout C")
+def plan(
+    arms: ArmsOption = None,
+    knockout: KnockoutOption = None,
+    isolate: IsolateOption = None,
+    plan: PlanOption = "quick",
+    root: RootOption = Path(),
+) -> None:
     """Show the order in which a campaign would run. Touches nothing, starts nothing."""
-    chosen_arms, chosen_plan = load_arms(arms, root), load_plan(plan, root / "plans")
-    console = out()
+    to_run, _ = chosen_arms(arms, knockout, isolate, root)
+    chosen_plan, console = load_plan(plan, root / "plans"), out()
     rungs = ", ".join(f"{rung:,}" for rung in chosen_plan.ladder)
-    total = schedule.expected_cells(chosen_plan, len(chosen_arms))
+    total = schedule.expected_cells(chosen_plan, len(to_run))
     console.print(f"plan {chosen_plan.name}: {chosen_plan.why}", markup=False)
     console.print(
-        f"{chosen_plan.blocks} blocks x {len(chosen_arms)} arms, rungs {rungs} tokens, {chosen_plan.seeds} seeds a rung"
+        f"{chosen_plan.blocks} blocks x {len(to_run)} arms, rungs {rungs} tokens, {chosen_plan.seeds} seeds a rung"
         f"{', one sentinel a window' if chosen_plan.sentinel else ''}: {total} receipts"
     )
-    names = [arm.name for arm in chosen_arms]
+    names = [arm.name for arm in to_run]
     for coin, name in enumerate(names):
         order = schedule.orders(names, chosen_plan.blocks, coin)
         console.print(f"if the coin says {name}: " + " | ".join(" ".join(row) for row in order))
+    if odd := schedule.unbalanced(len(names), chosen_plan.blocks):
+        console.print(odd)
     metric = chosen_plan.primary.metric
     margin = chosen_plan.margins.of(metric)
     console.print(
         f"primary endpoint: {metric} at {chosen_plan.anchor:,} tokens, margin {margin:.0%}"
     )
     console.print(expected_time(chosen_plan, total, root))
-    for arm in chosen_arms[1:]:
+    for arm in to_run[1:]:
         console.print(f"{arm.name} differs from {names[0]} in:")
-        for path, one, other in difference(chosen_arms[0], arm):
+        for path, one, other in difference(to_run[0], arm):
             console.print(f"  {path}: {one!r} -> {other!r}", markup=False)
 
 
 @app.command(
-    epilog="Examples: battery run --arms A,C · battery run --arms A,B,C --plan pr --campaign my-pr --json"
+    epilog="Examples: battery run --arms A,C · battery run --arms A,B,C --plan pr --campaign my-pr --json ·"
+    " battery run --knockout C · battery run --isolate C:fused_qkv,prompt_lookup"
 )
 def run(
-    arms: ArmsOption = "A,C",
+    arms: ArmsOption = None,
+    knockout: KnockoutOption = None,
+    isolate: IsolateOption = None,
     plan: PlanOption = "quick",
     campaign: Annotated[
         str, typer.Option(help="Name; the same name goes on where it stopped")
@@ -109,11 +130,12 @@ def run(
     root: RootOption = Path(),
 ) -> None:
     """Measure arms against each other, write receipts, then charts and report. Ctrl-C stops it resumable."""
-    chosen_arms, chosen_plan = load_arms(arms, root), load_plan(plan, root / "plans")
+    to_run, words = chosen_arms(arms, knockout, isolate, root)
+    chosen_plan = load_plan(plan, root / "plans")
     console = Console(stderr=True, highlight=False) if as_json else out()
-    folder = campaign_folder(campaign, chosen_plan, chosen_arms, root, console)
+    folder = campaign_folder(campaign, chosen_plan, to_run, words, root, console)
     with display(as_json, console) as progress:
-        counts = Conductor(chosen_plan, chosen_arms, folder, progress, seed, port).run()
+        counts = Conductor(chosen_plan, to_run, folder, progress, seed, port).run()
     report, headline = publish(folder, root)
     if as_json:
         facts = {

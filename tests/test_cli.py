@@ -15,6 +15,7 @@ import pytest
 
 from battery.bench.lock import MachineLock
 from battery.cli import main
+from battery.ledger.store import Campaign
 
 ENGINE = Path(__file__).parent / "fake_engine.py"
 PLAN = """
@@ -228,3 +229,38 @@ def test_arms_and_doctor(call: Callable[..., Said]) -> None:
     assert "prompt_lookup" in call("arms").stdout
     facts = json.loads(call("doctor", "--json").stdout)
     assert facts["arms"] == "A, C" and "tiny" in facts["plans"]
+
+
+def test_a_knock_out_campaign_differs_in_one_switch_per_arm(root: Path) -> None:
+    words = ["{python}", str(ENGINE), "--port", "{port}", "--model", "{model}", "{switches}"]
+    (root / "arms" / "K.toml").write_text(
+        f'backend = "command"\nmodel = "tiny"\ncommand = {json.dumps(words)}\n'
+        '[switches]\nfused_qkv = true\nprompt_lookup = { ngram = 3 }\n[env]\nSWITCHBOARD_X = "1"\n'
+    )
+    done = battery(root, "run", "--knockout", "K", "--plan", "tiny")
+    assert done.returncode == 0, done.stderr
+    receipts = Campaign(root / "receipts" / "tiny-knockout-K").receipts()
+    lines = {r.cell.arm: r.command[r.command.index("tiny") + 1 :] for r in receipts}
+    assert lines == {
+        "K": ("--switch", "fused_qkv", "--switch", "prompt_lookup:ngram=3"),
+        "K-no-fused_qkv": ("--switch", "prompt_lookup:ngram=3"),
+        "K-no-prompt_lookup": ("--switch", "fused_qkv"),
+    }
+    ran = {
+        r.cell.arm: {s.name for s in r.engagement.switches if s.state == "engaged"}
+        for r in receipts
+    }
+    assert ran["K-no-fused_qkv"] == {"prompt_lookup"} and ran["K-no-prompt_lookup"] == {"fused_qkv"}
+    same = {(r.arm.backend, r.arm.model, tuple(r.environment.items())) for r in receipts}
+    assert len(same) == 1 and ("SWITCHBOARD_X", "1") in same.pop()[2]
+    blocks = {(r.cell.block, r.cell.arm) for r in receipts}
+    assert len(blocks) == 2 * 3
+    page = (root / "reports" / "tiny-knockout-K.md").read_text()
+    assert "K-no-fused_qkv" in page and "K without fused_qkv" in page
+
+
+def test_one_choice_of_arms(call: Callable[..., Said]) -> None:
+    said = call("plan", "--arms", "A", "--knockout", "C", "--plan", "tiny")
+    assert said.returncode == 2 and "--arms and --knockout: give one of them" in said.stderr
+    said = call("plan", "--isolate", "C", "--plan", "tiny")
+    assert said.returncode == 2 and '"{switches}"' in said.stderr
