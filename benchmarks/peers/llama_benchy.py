@@ -12,7 +12,8 @@ alone it lays the tokens out evenly between the first and the last stamp. The re
 cases.
 
 TTFT ("e2e_ttft"): first token − start, taken just before `session.post`: a connection that has to be opened is
-inside. Its warm-up batch opens them here. Requests go out as batches of `streams`, one task each, all in one process.
+inside. Its warm-up batch opens them here. Requests go out as batches of `streams`, one task each, all
+in one process.
 
 Routes: POST /v1/chat/completions, also without `stream` (two warm-up requests of one token each); max_tokens,
 min_tokens, ignore_eos, cache_prompt, return_token_ids, stream_options.include_usage. It wants a tokenizer and a book:
