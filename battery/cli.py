@@ -46,7 +46,7 @@ ArmsOption = Annotated[
     str | None, typer.Option("--arms", help="Arms by name, the control first; default: A,C")
 ]
 KnockoutOption = Annotated[
-    str,
+    str | None,
     typer.Option(help="Instead of --arms: this arm against itself without each of its switches"),
 ]
 IsolateOption = Annotated[
