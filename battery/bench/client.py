@@ -17,7 +17,8 @@ import httpcore
 import msgspec
 
 from battery.bench import chunks
-from battery.bench.chunks import EVIDENCE_BYTES, Answer, Outcome, Phase
+from battery.bench.chunks import Answer, Outcome, Phase
+from battery.bench.dialect import EVIDENCE_BYTES
 from battery.bench.wire import Headers, Lane, Reconnect, Unreachable
 from battery.ledger.trace import Trace
 
@@ -60,7 +61,7 @@ class Client:
         base_url: str,
         api_key: str | None = None,
         timeout_s: float = 10.0,
-        warm_path: str = "/health",
+        warm_path: str | None = "/health",
     ) -> None:
         headers: Headers = {
             "User-Agent": "battery",
@@ -126,6 +127,12 @@ class Client:
             except Unreachable as broken:
                 slow = isinstance(broken.__cause__, httpcore.TimeoutException | TimeoutError)
                 return self._unsent("timeout" if slow else "error", f"cannot connect: {broken}")
+            if not answer.sent_ns:
+                # the TLS handshake comes after the connection and before the first byte
+                slow = answer.timed_out
+                return self._unsent(
+                    "timeout" if slow else "error", f"cannot connect: {answer.broken}"
+                )
             return self._completion(answer, connection)
         return self._unsent(
             "error", f"the server closed {WARM_TRIES} warmed connections before they were used"
@@ -141,9 +148,9 @@ class Client:
             reason=self._hidden(said.reason),
             phase=said.phase,
             trace=said.trace,
-            text="".join(taken.texts["content"]),
-            reasoning="".join(taken.texts["reasoning"]),
-            tool_calls="".join(taken.texts["tool"]),
+            text=taken.said("content"),
+            reasoning=taken.said("reasoning"),
+            tool_calls=taken.said("tool"),
             token_ids=tuple(taken.ids) or None,
             sent_ns=answer.sent_ns or None,
             evidence={

@@ -20,7 +20,7 @@ GRACE_S = 1.0
 """How long after [DONE] the body may take to end: its framing is wanted, but no server is waited for."""
 Headers = dict[bytes | str, bytes | str]
 
-_DONE = (b"[DONE]\n\n", b"[DONE]\r\n\r\n")
+_DONE = (b"[DONE]\n\n", b"[DONE]\r\r", b"[DONE]\r\n\r\n")
 
 
 class Unreachable(LaunchError):
@@ -126,6 +126,7 @@ class Lane:
         self._pool = httpcore.ConnectionPool(max_connections=1, network_backend=self.wire)
         self._url, self._target = url, httpcore.URL(url)
         name = self._target.host.decode()
+        name = f"[{name}]" if ":" in name else name
         port = self._target.port
         self._headers: Headers = {"Host": name if port is None else f"{name}:{port}", **headers}
 
@@ -164,11 +165,14 @@ class Lane:
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as broken:
             raise Unreachable(f"{method} {self._url}{path}: {_words(broken)}") from broken
 
-    def warm(self, path: str, limit_s: float) -> Literal["kept", "opened ahead"]:
-        """Leave an open connection behind, best the one that just carried a small request."""
+    def warm(self, path: str | None, limit_s: float) -> Literal["kept", "opened ahead"]:
+        """Leave an open connection behind, best the one that just carried a small request (None: send none)."""
         self.wire.drop_ahead()
-        self.exchange("GET", path, None, limit_s)
-        if self.open:
+        if path is None:
+            self.wire.begin(limit_s)
+        else:
+            self.exchange("GET", path, None, limit_s)
+        if path is not None and self.open:
             return "kept"
         # An HTTP/1.0 server (mlx_lm.server is one) closes after every answer.
         port = self._target.port or (443 if self._target.scheme == b"https" else 80)
@@ -205,16 +209,20 @@ class Lane:
         try:
             answer.status = response.status
             headers = {name.lower(): value for name, value in response.headers}
-            answer.content_type = headers.get(b"content-type", b"").decode("latin-1")
+            answer.content_type = headers.get(b"content-type", b"").decode("latin-1").lower()
+            answer.encoding = headers.get(b"content-encoding", b"").decode("latin-1").lower()
+            answer.location = headers.get(b"location", b"").decode("latin-1")
             answer.framed = (
                 b"chunked" in headers.get(b"transfer-encoding", b"").lower()
                 or b"content-length" in headers
             )
+            tail = b""
             for data in response.iter_stream():
                 # HTTP framing is undone between stamp and store, but every piece is from the last read: h11 asks for
                 # more only once it has handed out all it had.
                 reads.append((wire.read_ns or 0, data))
-                if data.endswith(_DONE):
+                tail = (tail + data)[-len(_DONE[-1]) :]
+                if tail.endswith(_DONE):
                     grace_ns = time.perf_counter_ns() + int(GRACE_S * 1e9)
                     wire.deadline_ns = min(wire.deadline_ns, grace_ns)
             answer.ended = True
