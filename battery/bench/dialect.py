@@ -20,7 +20,7 @@ FAILED_FINISH = (
 )  # fmt: skip
 KEEP_ALIVE = ("heartbeat", "keep-alive", "keepalive", "ping")
 """Names of events that only say that the connection lives."""
-UNSHOWN = 16
+UNSHOWN = 12
 """Tokens that may come without text: end marks, channel marks, the frame of a template."""
 
 _LLAMA_CPP = {
