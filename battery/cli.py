@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -278,6 +279,34 @@ def arms(
             console.print(
                 f"{known[0].name} -> {other.name}  {path}: {one!r} -> {two!r}", markup=False
             )
+
+
+@app.command("probe", epilog="Example: battery probe http://127.0.0.1:8080/v1 --json")
+def look(
+    url: Annotated[
+        str, typer.Argument(help="Base URL as for the openai client: http://host:port/v1")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object")] = False,
+    model: Annotated[str | None, typer.Option(help="Default: the first of URL/models")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of the answer")] = 64,
+    prompt: Annotated[str | None, typer.Option(help="Default: a new one each time")] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable that holds the API key")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, max=86_400, help="Seconds for the request")
+    ] = 600.0,
+) -> None:
+    """Send one streamed request to any OpenAI-compatible server and show that single cell. Exit 0 only if it is ok."""
+    from battery.bench import probe
+
+    key = probe.key_of(api_key_env)
+    seen = probe.look(
+        url, model=model, max_tokens=max_tokens, prompt=prompt, key=key, timeout_s=timeout
+    )
+    told = json.dumps(msgspec.to_builtins(seen)) if as_json else "\n".join(probe.summary(seen))
+    sys.stdout.write(told + "\n")
+    raise typer.Exit(seen.exit_code)
 
 
 @app.command("doctor", epilog="Example: battery doctor")

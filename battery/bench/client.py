@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from battery.bench import chunks
-from battery.bench.chunks import EVIDENCE_BYTES, Answer, Outcome, Phase
+from battery.bench.chunks import Answer, Outcome, Phase
+from battery.bench.dialect import EVIDENCE_BYTES
 from battery.bench.stopwatch import Stopwatch
 from battery.bench.wire import Headers, Lane, Order, Unreachable
 from battery.ledger.trace import Trace
@@ -55,7 +56,7 @@ class Client:
         base_url: str,
         api_key: str | None = None,
         timeout_s: float = 10.0,
-        warm_path: str = "/health",
+        warm_path: str | None = "/health",
         apart: bool = False,
     ) -> None:
         """`apart`: time in a process of its own (see stopwatch), for stamps that must be exact."""
@@ -130,9 +131,9 @@ class Client:
             reason=self._hidden(said.reason),
             phase=said.phase,
             trace=said.trace,
-            text="".join(taken.texts["content"]),
-            reasoning="".join(taken.texts["reasoning"]),
-            tool_calls="".join(taken.texts["tool"]),
+            text=taken.said("content"),
+            reasoning=taken.said("reasoning"),
+            tool_calls=taken.said("tool"),
             token_ids=tuple(taken.ids) or None,
             sent_ns=answer.sent_ns or None,
             evidence={

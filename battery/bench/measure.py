@@ -266,7 +266,7 @@ class Measuring:
         samples = taken.readings(done.sent_ns or time.perf_counter_ns())
         used = memory.peak(after, reset, counted, memory.counters(pid), not_reset, samples)
         self.engaged = outcome.engagement(self.server.arm, before, after)
-        kept, why = outcome.honoured(request.sampler, done.trace.sampler)
+        kept, why = outcome.honoured(request.sampler, done.trace.sampler, done.trace)
         request = msgspec.structs.replace(request, honoured=kept)
         prefill = outcome.cold(done.trace, self.cache_probe)
         kind, reason, evidence = self._judge(done, request, prefill, used, why)

@@ -33,7 +33,7 @@ _TAIL = 16
 _LAST = b"\r\n\r\n"
 """What a chunked body ends with, with trailers or without; an event that ends so as well only costs a look."""
 
-_DONE = (b"[DONE]\n\n", b"[DONE]\r\n\r\n")
+_DONE = (b"[DONE]\n\n", b"[DONE]\r\r", b"[DONE]\r\n\r\n")
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -43,8 +43,8 @@ class Order(msgspec.Struct, frozen=True):
     payload: bytes
     deadline_s: float
     """From send to last byte."""
-    warm_path: str
-    """A GET that opens the connection before it."""
+    warm_path: str | None
+    """A GET that opens the connection before it; None: it is opened and nothing sent."""
     warm_s: float
 
 
@@ -218,6 +218,7 @@ class Lane:
         self._pool = httpcore.ConnectionPool(max_connections=1, network_backend=self.wire)
         self._url, self._target = url, httpcore.URL(url)
         name = self._target.host.decode()
+        name = f"[{name}]" if ":" in name else name
         port = self._target.port
         host = name if port is None else f"{name}:{port}"
         self._headers: dict[str | bytes, str | bytes] = {"Host": host}
@@ -258,11 +259,14 @@ class Lane:
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as broken:
             raise Unreachable(f"{method} {self._url}{path}: {_words(broken)}") from broken
 
-    def warm(self, path: str, limit_s: float) -> Literal["kept", "opened ahead"]:
-        """Leave an open connection behind, best the one that just carried a small request."""
+    def warm(self, path: str | None, limit_s: float) -> Literal["kept", "opened ahead"]:
+        """Leave an open connection behind, best the one that just carried a small request (None: send none)."""
         self.wire.drop_ahead()
-        self.exchange("GET", path, None, limit_s)
-        if self.open:
+        if path is None:
+            self.wire.begin(limit_s)
+        else:
+            self.exchange("GET", path, None, limit_s)
+        if path is not None and self.open:
             return "kept"
         # An HTTP/1.0 server (mlx_lm.server is one) closes after every answer.
         port = self._target.port or (443 if self._target.scheme == b"https" else 80)
@@ -285,6 +289,9 @@ class Lane:
             except Unreachable as broken:
                 slow = isinstance(broken.__cause__, httpcore.TimeoutException | TimeoutError)
                 return Answer(unsent=f"cannot connect: {broken}", timed_out=slow)
+            if not answer.sent_ns:
+                # the TLS handshake comes after the connection and before the first byte
+                answer.unsent = f"cannot connect: {answer.broken}"
             return answer
         closed = f"the server closed {WARM_TRIES} warmed connections before they were used"
         return Answer(unsent=closed)
@@ -316,17 +323,21 @@ class Lane:
         try:
             answer.status = response.status
             headers = {name.lower(): value for name, value in response.headers}
-            answer.content_type = headers.get(b"content-type", b"").decode("latin-1")
+            answer.content_type = headers.get(b"content-type", b"").decode("latin-1").lower()
+            answer.encoding = headers.get(b"content-encoding", b"").decode("latin-1").lower()
+            answer.location = headers.get(b"location", b"").decode("latin-1")
             answer.framed = (
                 b"chunked" in headers.get(b"transfer-encoding", b"").lower()
                 or b"content-length" in headers
             )
             wire.body_runs = b"content-length" not in headers
+            tail = b""
             for data in response.iter_stream():
                 # HTTP framing is undone between stamp and store, but every piece is from the last read: h11 asks for
                 # more only once it has handed out all it had.
                 reads.append((wire.read_ns or 0, data))
-                if data.endswith(_DONE):
+                tail = (tail + data)[-len(_DONE[-1]) :]
+                if tail.endswith(_DONE):
                     grace_ns = time.perf_counter_ns() + int(GRACE_S * 1e9)
                     wire.deadline_ns = min(wire.deadline_ns, grace_ns)
             answer.ended = True
