@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from battery.analyse.conditions import Case, Doubt, Severity, conditions, sequences, touches
+from battery.analyse.during import during
 from battery.analyse.pairs import BODIES_DIFFER
 from battery.analyse.stats import FEWEST_BLOCKS
 
@@ -26,7 +27,7 @@ def doubts(case: Case) -> tuple[Doubt, ...]:
     rank = {"void": 0, "warning": 1, "note": 2}
     found = [
         *_record(case), *_progress(case), *_engagement(case), *_pairs(case), *_steadiness(case), *_far_blocks(case),
-        *_texts(case), *_cells(case), *conditions(case),
+        *_texts(case), *_cells(case), *during(case), *conditions(case),
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda doubt: rank[doubt.severity]))
 

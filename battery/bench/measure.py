@@ -6,14 +6,13 @@ health, the timed request, health again. It keeps what happened; outcome.py says
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from battery.bench import gate, memory, outcome, prompts, sensors
+from battery.bench import breach, gate, memory, outcome, prompts, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
 from battery.bench.progress import Interrupted
@@ -58,6 +57,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     memory: Memory = Memory(peak=None, source=None)
     gate: Clearance
     samples: tuple[Reading, ...] = ()
+    no_samples: str | None = None
+    breach: tuple[str, ...] = ()
     started: str
     ended: str
 
@@ -83,7 +84,10 @@ class Measuring:
         baseline: dict[str, Any],
         progress: Callable[[str, str], None] = lambda _phase, _detail: None,
         stop: Callable[[], bool] = lambda: False,
+        glances: sensors.Glances | None = None,
+        sampler: sensors.Sampler | None = None,
     ) -> None:
+        self.glances, self.sampler = glances or sensors.Glances(), sampler or sensors.Sampler()
         self.server, self.client, self.plan, self.baseline = server, client, plan, baseline
         self.progress, self.stop = progress, stop
         self.health: dict[str, Any] = server.ready
@@ -224,11 +228,7 @@ class Measuring:
 
     def look(self) -> Reading:
         """One reading for the gate: load over a quarter of a second, then the calibration work."""
-        reading = sensors.glance(self.server.pid)
-        if self.plan.gate.calibration is None:
-            return reading
-        took = statistics.median(sensors.calibrate() for _ in range(3))
-        return msgspec.structs.replace(reading, calibration_s=round(took, 6))
+        return self.glances.look(self.server.pid, self.plan.gate.calibration is not None)
 
     def cell(self, cell: Cell, prompt: Prompt) -> Measured:
         """Gate, then time one request; whatever happens leaves a Measured."""
@@ -244,6 +244,7 @@ class Measuring:
                 request=request,
                 engagement=self.engaged,
                 gate=clearance,
+                breach=tuple(f"the gate stayed shut: {reason}" for reason in clearance.reasons),
                 started=started,
                 ended=utc_now(),
             )
@@ -260,7 +261,7 @@ class Measuring:
         self._mark()
         before = self._health()
         self.progress("request", "")
-        with sensors.Sampling(pid) as taken:
+        with self.sampler.during(pid) as taken:
             done = self.client.stream(backend.chat, body, deadline_s=self.plan.limits.request_s)
         after = self._health()
         samples = taken.readings(done.sent_ns or time.perf_counter_ns())
@@ -284,6 +285,9 @@ class Measuring:
             memory=used,
             gate=clearance,
             samples=samples,
+            no_samples=taken.why,
+            # running out of memory is a result: it swaps first, and is never tried again
+            breach=() if kind == "oom" else breach.judge(samples, self.plan.gate),
             started=started,
             ended=utc_now(),
         )

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from battery.bench import outcome, preflight, schedule, sensors
+from battery.bench import gate, outcome, preflight, schedule, sensors
 from battery.bench.backends import load_backend
 from battery.bench.client import Client
 from battery.bench.launch import Server
@@ -30,6 +30,10 @@ from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign, Header
 
 
+class Disturbed(Exception):
+    """The machine was disturbed in a cell, so that its block is to be measured again."""
+
+
 class Conductor:
     """Carries out one campaign of a plan over arms, in `folder`."""
 
@@ -42,8 +46,10 @@ class Conductor:
         seed: int | None = None,
         port: int | None = None,
         lock: Path | None = None,
+        sensor_root: Path = sensors.ROOT,
     ) -> None:
         self.plan = plan
+        self._glances = sensors.Glances(sensor_root, gate.steady_s(plan.gate))
         self.arms = {arm.name: arm for arm in arms}
         self.campaign = Campaign(folder)
         self.progress = progress or Progress()
@@ -53,6 +59,7 @@ class Conductor:
         self._versions, self._machine = versions(), sensors.fingerprint()
         self._prompts: dict[tuple[int, int], Prompt] = {}
         self._sequence = 0
+        self._may_rerun = False
 
     def run(self) -> Counter[str]:
         """Measure until every block is complete, seal, and return how many cells had which outcome."""
@@ -92,7 +99,7 @@ class Conductor:
             header = self.campaign.header()
             preflight.check_same(folder, header, self.plan, arms, self._machine)
             return header
-        preflight.wait_quiet(self.plan, self.progress, stopper)
+        preflight.wait_quiet(self.plan, self.progress, stopper, self._glances)
         header = self._new_header()
         servers = (self._server(arm, stopper) for arm in arms)
         sized = preflight.try_arms(servers, self.plan, header.seed, self.progress, stopper)
@@ -107,10 +114,11 @@ class Conductor:
         rng = random.Random(self._seed)
         coin = rng.randrange(len(self.arms))
         names = list(self.arms)
-        baseline: dict[str, Any] = {"temp_c": sensors.hottest()[0]}
-        if self.plan.gate.calibration is not None:
-            self.progress.phase(None, "calibration", "baseline of the idle machine")
-            baseline.update(sensors.calibration_baseline())
+        limits = self.plan.gate
+        self.progress.phase(None, "calibration", "baseline of the idle machine")
+        baseline = sensors.baseline(
+            self._glances.root, limits.baseline_s, limits.calibration is not None
+        )
         return Header(
             campaign=self.campaign.folder.name,
             plan=self.plan,
@@ -149,18 +157,40 @@ class Conductor:
         self.progress.started(header, [r for block in complete.values() for r in block], total)
         for row in schedule.windows(header.order):
             block = row[0].block
-            if block in complete:
-                continue
-            attempt = max(attempts.get(block, {}), default=0) + 1
-            left = {"block": block, "attempt": attempt - 1}
-            if attempt > 1 and not any(
-                left.items() <= event.items() for event in self.campaign.journal()
-            ):
-                self.campaign.note("abandoned", **left)
-            for window in row:
-                stopper.check()
-                self.progress.window(window, attempt)
-                self._window(header, window, attempt, stopper)
+            if block not in complete:
+                self._block(header, row, attempts.get(block, {}), stopper)
+
+    def _block(
+        self,
+        header: Header,
+        row: Sequence[Window],
+        before: dict[int, list[Receipt]],
+        stopper: Stopper,
+    ) -> None:
+        """Measure one block, again and whole when the machine is disturbed in it, as often as the plan allows."""
+        block, attempt = row[0].block, max(before, default=0)
+        disturbances = sum(any(cell.breach for cell in cells) for cells in before.values())
+        while True:
+            attempt += 1
+            self._abandoned(block, attempt - 1)
+            self._may_rerun = disturbances < self.plan.limits.reruns
+            try:
+                for window in row:
+                    stopper.check()
+                    self.progress.window(window, attempt)
+                    self._window(header, window, attempt, stopper)
+            except Disturbed as seen:
+                disturbances += 1
+                self.progress.note(f"block {block} is measured again: {seen}")
+            else:
+                return
+
+    def _abandoned(self, block: int, attempt: int) -> None:
+        """Note once that an attempt was given up."""
+        left = {"block": block, "attempt": attempt}
+        told = [event for event in self.campaign.journal() if event["event"] == "abandoned"]
+        if attempt and not any(left.items() <= event.items() for event in told):
+            self.campaign.note("abandoned", **left)
 
     def _window(self, header: Header, window: Window, attempt: int, stopper: Stopper) -> None:
         """One launch of one arm and its pass over the ladder; every cell leaves a receipt."""
@@ -172,8 +202,11 @@ class Conductor:
             server.start()
             self._same_model(arm, server)
             preflight.check_context(server, self.plan)
-            with Client(server.url, apart=True) as client:
-                self._cells(header, cells, attempt, server, client, stopper)
+            with (
+                Client(server.url, apart=True) as client,
+                sensors.Sampler(self._glances.root) as sampler,
+            ):
+                self._cells(header, cells, attempt, server, client, sampler, stopper)
         except LaunchError as failed:
             words = outcome.oom_words(server.log_tail())
             # no memory to load an arm that loaded before is a result; anything else is to be mended, and measured then
@@ -211,6 +244,7 @@ class Conductor:
         attempt: int,
         server: Server,
         client: Client,
+        sampler: sensors.Sampler,
         stopper: Stopper,
     ) -> None:
         """Warm up, then every cell in order; after a failure that ends the window the rest inherit it."""
@@ -222,6 +256,8 @@ class Conductor:
             header.baseline,
             lambda phase, detail: self.progress.phase(current[0], phase, detail),
             lambda: stopper.asked,
+            self._glances,
+            sampler,
         )
         failure: WindowFailed | None = None
         try:
@@ -238,7 +274,23 @@ class Conductor:
             if stopper.asked and measured.outcome == "refused":
                 raise Interrupted  # the gate gave up because we were asked to stop: that is no result
             receipt = self._keep(header, cell, attempt, server, measured)
+            self._mind_breach(receipt)
             failure = failure or ends_window(receipt)
+
+    def _mind_breach(self, receipt: Receipt) -> None:
+        """Disturbed when the machine was disturbed in this cell and its block may be measured again."""
+        if not receipt.breach:
+            return
+        self.campaign.note(
+            "disturbed",
+            block=receipt.cell.block,
+            attempt=receipt.attempt,
+            receipt=receipt.sequence,
+            why=list(receipt.breach),
+            then="measured again" if self._may_rerun else "stands",
+        )
+        if self._may_rerun:
+            raise Disturbed("; ".join(receipt.breach))
 
     def _prompt(self, cell: Cell) -> Prompt:
         """The sized prompt of a cell."""
