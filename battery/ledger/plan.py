@@ -18,6 +18,10 @@ Workload = Literal["prose", "code", "edit"]
 PrimaryMetric = Literal["decode", "prefill", "ttft", "peak_memory"]
 
 
+LATER: tuple[tuple[str, str], ...] = (("limits", "memory_limit_gb"),)
+"""Keys that came after campaigns had been measured; null means what was done before them."""
+
+
 class Sampler(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What every request asks for. `top_k` 0 and `top_p` 1 mean: not cut."""
 
@@ -82,6 +86,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Tokens by which the server's count of a prompt may differ from the rung."""
     memory_cap_gb: float | None = None
     """Peak above which a cell counts as out of memory, in 10^9 bytes; null: no cap of ours."""
+    memory_limit_gb: float | None = None
+    """Memory that every arm's server may use, in 10^9 bytes, enforced by the kernel (a cgroup of its own, else
+    RLIMIT_AS); null: not limited."""
     allow_declined: bool = False
     """Whether a window goes on, labelled, when the engine declined a switch and said why."""
 
@@ -111,7 +118,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """sha256 over everything but the prose in `why`."""
         # through JSON's types once: a plan written with 20 is the plan written with 20.0
         same = msgspec.convert(msgspec.to_builtins(self), Plan)
-        return strict.digest(msgspec.structs.replace(same, why=""))
+        told = msgspec.json.decode(strict.canonical(msgspec.structs.replace(same, why="")))
+        # a plan that does not use a later key keeps the digest it had
+        unused = [(table, key) for table, key in LATER if told[table][key] is None]
+        for table, key in unused:
+            del told[table][key]
+        # not canonical() again: it sorts the keys of a table, but leaves those of a struct in their order
+        return strict.digest(msgspec.json.encode(told))
 
     @property
     def anchor(self) -> int:
@@ -194,6 +207,13 @@ def check(plan: Plan, where: str) -> None:
                 ("limits", plan.limits, ("launch_s", "request_s", "stop_s")),
             )
             for name in names
+        ),
+        *(
+            (value is None or value > 0, f"limits.{name}: must be above 0, or left out")
+            for name, value in (
+                ("memory_cap_gb", plan.limits.memory_cap_gb),
+                ("memory_limit_gb", plan.limits.memory_limit_gb),
+            )
         ),
         (plan.gate.wait_s >= 0, "gate.wait_s: must be 0 or more"),
     ]
