@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fake_faults import Faults, log, run_out_of_memory
-from fake_model import Model, Token
+from fake_model import Model, Token, touched
 
 SAMPLER = ("temperature", "top_p", "top_k", "seed", "max_tokens", "min_tokens")
 
@@ -92,10 +92,7 @@ class Generation:
         options = self.model.options
         if when != options.touch_when or not options.touch_kb_per_token:
             return None
-        memory = bytearray(int(len(self.ids) * options.touch_kb_per_token * 1000))
-        for at in range(0, len(memory), 4096):
-            memory[at] = 1
-        return memory
+        return touched(int(len(self.ids) * options.touch_kb_per_token * 1000))
 
     def tokens(self, size: int) -> dict[str, Any]:
         """A chunk with the next tokens."""

@@ -68,14 +68,20 @@ def words(texts: Mapping[str, str | None], echoes: Sequence[str] = ()) -> Words 
             if _advice(text, found.start()) or any(_echo(text, found, said) for said in echoes):
                 continue
             at = int((found.lastgroup or "f0")[1:])
-            around = text[max(0, found.start() - AROUND) : found.end() + AROUND].strip()
-            return Words(where, list(FAMILIES)[at], around)
+            return Words(where, list(FAMILIES)[at], _around(text, found))
     return None
 
 
 def killed(exit_status: int | None) -> bool:
     """Whether a process ended by SIGKILL: as its parent sees it (-9) or as a shell tells it (128 + 9)."""
     return exit_status in (-signal.SIGKILL, 128 + signal.SIGKILL)
+
+
+def _around(text: str, found: re.Match[str]) -> str:
+    """The words with what stands beside them on their line."""
+    before = text[max(0, found.start() - AROUND) : found.start()].rpartition("\n")[2]
+    behind = text[found.end() : found.end() + AROUND].partition("\n")[0]
+    return f"{before}{found.group()}{behind}".strip()
 
 
 def _advice(text: str, at: int) -> bool:

@@ -1,4 +1,4 @@
-"""The physical footprint of macOS, from a struct laid out as <sys/resource.h> says, filled by a stand-in for libproc."""
+"""macOS's physical footprint, from a struct laid out as <sys/resource.h> says, filled by a stand-in for libproc."""
 
 from __future__ import annotations
 
