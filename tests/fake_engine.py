@@ -178,6 +178,9 @@ def options_of(line: list[str] | None) -> argparse.Namespace:
     add("--slow", type=float, default=1, help="multiplies every time")
     add("--memory-mb", type=float, default=100)
     add("--memory-kb-per-token", type=float, default=50)
+    add("--touch-kb-per-token", type=float, default=0, help="memory that a request really takes")
+    add("--touch-when", choices=("prefill", "decode"), default="prefill")
+    add("--touch-mb-at-start", type=float, default=0, help="memory that loading really takes")
     parser.set_defaults(events=None)
     early = parser.parse_args(line)
     if early.script is not None:

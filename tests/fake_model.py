@@ -60,6 +60,14 @@ def prompt_of(body: dict[str, Any]) -> tuple[list[int], str] | None:
     return (tokenize(prompt), prompt) if isinstance(prompt, str) else None
 
 
+def touched(size: int) -> bytearray:
+    """Memory of that many bytes, every page of it written; MemoryError where it cannot be had."""
+    memory = bytearray(size)
+    for at in range(0, size, 4096):
+        memory[at] = 1
+    return memory
+
+
 class Model:
     """The state of one fake engine between requests."""
 
@@ -69,6 +77,7 @@ class Model:
         self.requests = 0
         self.runs: dict[str, int] = dict.fromkeys(SWITCHES, 0)
         self._cache: list[list[int]] = []
+        self.weights = touched(int(options.touch_mb_at_start * 1e6))
         self.base = int(options.memory_mb * 1e6)
         self.active = self.peak = self.base
 

@@ -22,6 +22,9 @@ import psutil
 
 from battery.bench import leash
 from battery.bench.backends import Backend
+from battery.bench.memory import limit, nvml
+from battery.bench.memory.kills import Kills
+from battery.bench.memory.limit import Limit
 from battery.bench.progress import Interrupted
 from battery.ledger import scrub
 from battery.ledger.arm import Arm
@@ -60,6 +63,7 @@ class Server:
         launch_s: float,
         stop_s: float,
         stop_asked: Callable[[], bool] = lambda: False,
+        memory_limit: int | None = None,
     ) -> None:
         self.arm, self.backend = arm, backend
         self.port = port or free_port()
@@ -70,6 +74,12 @@ class Server:
         """What a receipt tells of the server's environment."""
         self.ready: dict[str, Any] = {}
         """The health document that showed readiness."""
+        self.limit: Limit | None = None
+        """What its memory is limited by, once it was started under a plan's memory_limit_gb."""
+        self.kills = Kills()
+        self.gpu_before: int | None = None
+        """Bytes in use on the GPUs just before it started; None where NVML does not tell."""
+        self._memory_limit = memory_limit
         self._log = tempfile.TemporaryFile(prefix="battery-server-")  # noqa: SIM115 closed in stop()
         self._process: subprocess.Popen[bytes] | None = None
         self._leash: subprocess.Popen[bytes] | None = None
@@ -119,9 +129,11 @@ class Server:
             )
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.arm.env}
         self.environment = told_environment(environment, self.arm)
+        command = self._limited()
+        self.gpu_before = nvml.used()
         try:
             self._process = subprocess.Popen(
-                self.command,
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
@@ -132,8 +144,21 @@ class Server:
             raise LaunchError(
                 f"arm {self.arm.name}: cannot start {self.command[0]}: {broken}"
             ) from broken
-        self._leash = leash.attach(self._process.pid)
+        group = self.limit.group if self.limit else None
+        self._leash = leash.attach(self._process.pid, group.path if group else None)
         self._wait_ready(time.monotonic() + self._launch_s)
+        self.kills.mark(self.members())
+
+    def _limited(self) -> list[str]:
+        """The command line to run, under the memory limit where there is one; the kernel's kills count from here."""
+        if self._memory_limit is None:
+            self.kills.mark()
+            return list(self.command)
+        self.limit = limit.impose(self._memory_limit, str(self.port))
+        self.kills.close()
+        self.kills = Kills(self.limit.group)
+        self.kills.mark()
+        return self.limit.wrap(self.command)
 
     def _wait_ready(self, deadline: float) -> None:
         """Poll health until it is ours and ready."""
@@ -168,6 +193,8 @@ class Server:
     def _check(self, document: dict[str, Any]) -> None:
         """LaunchError unless the health document is of our process and of the arm's model."""
         told = document.get("pid")
+        if self.limit is not None:
+            self.limit.confirm(self.pid)
         if told not in self.members():
             raise LaunchError(
                 f"arm {self.arm.name}: port {self.port} is answered by process {told}, not by the one that was"
@@ -185,12 +212,13 @@ class Server:
             )
 
     def members(self) -> set[int]:
-        """Process ids of the server and everything it forked."""
+        """Process ids of the server and everything it forked; a cgroup of its own knows orphans too."""
+        own = self.limit.group.pids() if self.limit and self.limit.group else set()
         try:
             root = psutil.Process(self.pid)
-            return {self.pid, *(child.pid for child in root.children(recursive=True))}
+            return {self.pid, *own, *(child.pid for child in root.children(recursive=True))}
         except psutil.Error:
-            return {self.pid}
+            return {self.pid, *own}
 
     def stop(self) -> None:
         """SIGTERM to the whole group, SIGKILL after `stop_s`; then the group must be gone and the port free."""
@@ -208,7 +236,18 @@ class Server:
             if self._leash is not None:
                 leash.let_go(self._leash)
             self._confirm_gone()
+        if not self._log.closed:
+            self._lift()
         self._log.close()
+
+    def _lift(self) -> None:
+        """Remove what the memory limit needed; LaunchError if it stays, since a process of the server then lives on."""
+        self.kills.close()
+        left = self.limit.lift() if self.limit else None
+        if left:
+            raise LaunchError(
+                f"arm {self.arm.name}: {left}; stop what it holds before measuring again"
+            )
 
     def _confirm_gone(self) -> None:
         """Wait until no member of the group lives and the port is free; LaunchError if that does not come true."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from battery.bench import breach, gate, memory, outcome, prompts, sensors
+from battery.bench import breach, gate, memory, oom, outcome, prompts, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
 from battery.bench.progress import Interrupted
@@ -40,6 +40,7 @@ QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 CACHE_PROBE_WORDS = 48
 DYING_S = 1.0
+NOT_TRIED = Memory(peak=None, source=None)
 NOT_SENT = Cold(value="unverified", evidence="no request was timed")
 
 
@@ -54,7 +55,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     text: Text | None = None
     cold: Cold = NOT_SENT
     engagement: Engagement
-    memory: Memory = Memory(peak=None, source=None)
+    memory: Memory = NOT_TRIED
     gate: Clearance
     samples: tuple[Reading, ...] = ()
     no_samples: str | None = None
@@ -66,8 +67,15 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 class WindowFailed(BatteryError):
     """A window that cannot go on; every cell that is left gets this outcome."""
 
-    def __init__(self, outcome: Outcome, reason: str, evidence: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        outcome: Outcome,
+        reason: str,
+        evidence: dict[str, Any],
+        memory: Memory = NOT_TRIED,
+    ) -> None:
         super().__init__(reason)
+        self.memory = memory
         self.outcome: Outcome = outcome
         self.reason = reason
         self.evidence = evidence
@@ -94,7 +102,6 @@ class Measuring:
         self.engaged = Engagement(verdict="unobservable", reason="no request yet")
         self.cache_probe = "the cache probe was not run"
         self._log_mark = 0
-        self._kills: int | None = None
 
     def body(self, messages: Messages, seed: int, **changes: object) -> dict[str, Any]:
         """The request body for these messages: the same bytes for every arm but for the model's name."""
@@ -140,10 +147,11 @@ class Measuring:
         )
 
     def _mark(self) -> None:
-        """Remember where the log and the kernel's count of memory kills stand; Interrupted if a stop was asked for."""
+        """Remember where the log and the kernel's counts of kills stand; Interrupted if a stop was asked for."""
         if self.stop():
             raise Interrupted
-        self._log_mark, self._kills = self.server.log_size(), memory.oom_kills()
+        self._log_mark = self.server.log_size()
+        self.server.kills.mark(self.server.members())
 
     def _send(self, body: dict[str, Any], what: str) -> Completion:
         """Stream a request that must succeed for the window to go on."""
@@ -152,7 +160,7 @@ class Measuring:
             self.server.backend.chat, body, deadline_s=self.plan.limits.request_s
         )
         if done.outcome != "ok":
-            kind, reason, evidence = self._failed(done)
+            kind, reason, evidence = self._failed(done, body)
             raise WindowFailed(kind, f"{what}: {reason}", evidence)
         return done
 
@@ -201,6 +209,7 @@ class Measuring:
             evidence=failure.evidence,
             request=request,
             engagement=self.engaged,
+            memory=failure.memory,
             gate=shut,
             started=now,
             ended=now,
@@ -255,22 +264,23 @@ class Measuring:
     ) -> Measured:
         """The timed request with everything read around it."""
         backend, pid = self.server.backend, self.server.pid
-        reset = backend.reset_peak is not None and self._reset(backend.reset_peak)
-        not_reset = memory.reset_kernel_peak(pid)
-        counted = memory.counters(pid)
+        peaks = memory.Peaks(
+            memory.EngineCounter(self._reset), self.server.members, self.server.limit, self.server.gpu_before
+        )  # fmt: skip
+        peaks.begin()
         self._mark()
         before = self._health()
         self.progress("request", "")
-        with self.sampler.during(pid) as taken:
+        with self.sampler.during(pid) as taken, peaks:
             done = self.client.stream(backend.chat, body, deadline_s=self.plan.limits.request_s)
         after = self._health()
         samples = taken.readings(done.sent_ns or time.perf_counter_ns())
-        used = memory.peak(after, reset, counted, memory.counters(pid), not_reset, samples)
+        used = peaks.end(after)
         self.engaged = outcome.engagement(self.server.arm, before, after)
         kept, why = outcome.honoured(request.sampler, done.trace.sampler, done.trace)
         request = msgspec.structs.replace(request, honoured=kept)
         prefill = outcome.cold(done.trace, self.cache_probe)
-        kind, reason, evidence = self._judge(done, request, prefill, used, why)
+        kind, reason, evidence = self._judge(done, body, request, prefill, used, why)
         if kind == "oom" and done.outcome != "ok":
             used = msgspec.structs.replace(used, lower_bound=True)
         return Measured(
@@ -292,20 +302,29 @@ class Measuring:
             ended=utc_now(),
         )
 
-    def _reset(self, path: str) -> bool:
-        """Reset the engine's own peak counter; whether it did."""
+    def _reset(self) -> str | None:
+        """Reset the engine's own peak counter; why it was not."""
+        path = self.server.backend.reset_peak
+        if path is None:
+            return "this backend has no such call"
         try:
             status, _ = self.client.post_json(path, {})
-        except Unreachable:
-            return False
-        return status == 200
+        except Unreachable as broken:
+            return f"{path}: {broken}"
+        return None if status == 200 else f"{path} answered {status}"
 
     def _judge(
-        self, done: Completion, request: Request, prefill: Cold, used: Memory, sampler: str
+        self,
+        done: Completion,
+        body: dict[str, Any],
+        request: Request,
+        prefill: Cold,
+        used: Memory,
+        sampler: str,
     ) -> tuple[Outcome, str | None, dict[str, Any]]:
         """The first rule that a finished request breaks, in order of how much it says."""
         if done.outcome != "ok":
-            return self._failed(done)
+            return self._failed(done, body)
         limits, trace = self.plan.limits, done.trace
         evidence = dict(done.evidence)
         cap = limits.memory_cap_gb
@@ -339,7 +358,9 @@ class Measuring:
             )
         return "ok", None, {}
 
-    def _failed(self, done: Completion) -> tuple[Outcome, str, dict[str, Any]]:
+    def _failed(
+        self, done: Completion, body: dict[str, Any]
+    ) -> tuple[Outcome, str, dict[str, Any]]:
         """Outcome, reason and evidence of a request that did not succeed."""
         if done.outcome == "timeout":
             return "timeout", done.reason or "no end in time", dict(done.evidence)
@@ -351,20 +372,36 @@ class Measuring:
         log = self.server.log_tail(since=self._log_mark)
         evidence = {
             **done.evidence,
-            "phase": done.phase,
+            "phase": phase(done),
             "exit_status": status,
             "log_tail": log[-2000:],
         }
-        # never the last bytes: they are the model's own text, which may well speak of memory
-        told = (done.reason, str(done.evidence.get("error_body")), log)
-        words = outcome.oom_words(*told)
-        words = words or outcome.kernel_oom(status, self._kills, memory.oom_kills())
-        if words:
-            return "oom", f"during {done.phase}: {words}", evidence
+        found = out_of_memory(done, body, log) or self.server.kills.word(status)
+        if found:
+            evidence["oom"] = found._asdict()
+            return "oom", f"during {phase(done)}: {found.text} ({found.where})", evidence
         if status is not None:
             reason = f"the server exited with {status} during {done.phase}: {done.reason}"
             return "lost", reason, evidence
         return "error", done.reason or "the request failed", evidence
+
+
+def phase(done: Completion) -> str:
+    """How far a request came; the step after the first token is the one that most often runs out of memory."""
+    first = done.phase == "decode" and len(done.trace.events) == 1
+    return "first decode" if first else done.phase
+
+
+def out_of_memory(done: Completion, body: dict[str, Any], log: str) -> oom.Words | None:
+    """Allocator's words in the answer or the log that are neither the request's own nor the model's."""
+    # never the last bytes: they are the model's own text, which may well speak of memory
+    told = {
+        "in the answer": done.reason,
+        "in the error body": done.evidence.get("error_body"),
+        "in the server's log": log,
+    }
+    asked = [str(message.get("content")) for message in body.get("messages", ())]
+    return oom.words(told, [*asked, done.text, done.reasoning])
 
 
 def _text(done: Completion) -> Text | None:

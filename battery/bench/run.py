@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from battery.bench import gate, outcome, preflight, schedule, sensors
+from battery.bench import gate, memory, oom, preflight, schedule, sensors
 from battery.bench.backends import load_backend
 from battery.bench.client import Client
 from battery.bench.launch import Server
 from battery.bench.lock import MachineLock
 from battery.bench.measure import Measured, Measuring, WindowFailed
+from battery.bench.memory import settle
 from battery.bench.progress import Interrupted, Progress, Stopper
 from battery.bench.prompts import Prompt
 from battery.bench.versions import versions
@@ -26,7 +27,7 @@ from battery.ledger.arm import Arm
 from battery.ledger.cell import Cell, Window
 from battery.ledger.errors import LaunchError
 from battery.ledger.plan import Plan
-from battery.ledger.receipt import Receipt
+from battery.ledger.receipt import Memory, Receipt
 from battery.ledger.store import Campaign, Header
 
 
@@ -60,6 +61,8 @@ class Conductor:
         self._prompts: dict[tuple[int, int], Prompt] = {}
         self._sequence = 0
         self._may_rerun = False
+        self._died = False
+        """Whether a server ran out of memory or was lost in the window in hand."""
 
     def run(self) -> Counter[str]:
         """Measure until every block is complete, seal, and return how many cells had which outcome."""
@@ -119,6 +122,7 @@ class Conductor:
         baseline = sensors.baseline(
             self._glances.root, limits.baseline_s, limits.calibration is not None
         )
+        baseline.update(settle.level())
         return Header(
             campaign=self.campaign.folder.name,
             plan=self.plan,
@@ -137,10 +141,11 @@ class Conductor:
     def _server(self, arm: Arm, stopper: Stopper) -> Server:
         """A server for an arm, not started yet."""
         limits = self.plan.limits
-        backend = load_backend(arm.backend)
+        most = limits.memory_limit_gb
         return Server(
-            arm, backend, self._port, limits.launch_s, limits.stop_s, lambda: stopper.asked
-        )
+            arm, load_backend(arm.backend), self._port, limits.launch_s, limits.stop_s, lambda: stopper.asked,
+            memory_limit=None if most is None else int(most * 1e9),
+        )  # fmt: skip
 
     def _blocks(self, header: Header, stopper: Stopper) -> None:
         """Measure every block that is not complete yet."""
@@ -179,6 +184,7 @@ class Conductor:
                     stopper.check()
                     self.progress.window(window, attempt)
                     self._window(header, window, attempt, stopper)
+                    self._settle(header, window, attempt, stopper)
             except Disturbed as seen:
                 disturbances += 1
                 self.progress.note(f"block {block} is measured again: {seen}")
@@ -191,6 +197,14 @@ class Conductor:
         told = [event for event in self.campaign.journal() if event["event"] == "abandoned"]
         if attempt and not any(left.items() <= event.items() for event in told):
             self.campaign.note("abandoned", **left)
+
+    def _settle(self, header: Header, window: Window, attempt: int, stopper: Stopper) -> None:
+        """After a server that died, wait until the memory it held is free again, and note how that went."""
+        if self._died:
+            self._died = False
+            self.progress.phase(None, "memory", "until what the dead server held is free again")
+            came = settle.wait(header.baseline, stop=lambda: stopper.asked)
+            self.campaign.note("settled", window=window.number, attempt=attempt, **came)
 
     def _window(self, header: Header, window: Window, attempt: int, stopper: Stopper) -> None:
         """One launch of one arm and its pass over the ladder; every cell leaves a receipt."""
@@ -208,12 +222,17 @@ class Conductor:
             ):
                 self._cells(header, cells, attempt, server, client, sampler, stopper)
         except LaunchError as failed:
-            words = outcome.oom_words(server.log_tail())
+            words = oom.words({"in the server's log": server.log_tail()})
+            words = words or server.kills.word(server.exit_status)
             # no memory to load an arm that loaded before is a result; anything else is to be mended, and measured then
             if words is None or server.ready or arm.name not in self._launched:
                 raise
-            evidence = {"phase": "load", "log_tail": server.log_tail(), "why": str(failed)}
-            failure = WindowFailed("oom", f"while loading: {words}", evidence)
+            evidence = {
+                "phase": "load", "log_tail": server.log_tail(), "why": str(failed), "oom": words._asdict(),
+            }  # fmt: skip
+            failure = WindowFailed(
+                "oom", f"during load: {words.text} ({words.where})", evidence, memory.at_death(server.limit)
+            )  # fmt: skip
             with Client(server.url) as client:
                 measuring = Measuring(server, client, self.plan, header.baseline)
                 for cell in cells:
@@ -319,6 +338,7 @@ class Conductor:
             | {"reason": scrub.deep(measured.reason), "evidence": scrub.deep(measured.evidence)},
         )
         self.campaign.write(receipt)
+        self._died = self._died or receipt.outcome in ("oom", "lost")
         self.progress.cell(receipt)
         return receipt
 
@@ -336,7 +356,8 @@ def ends_window(receipt: Receipt) -> WindowFailed | None:
         return None
     cell = receipt.cell
     reason = f"inherited from receipt {receipt.sequence} ({cell.rung:,} tokens): {receipt.reason}"
-    return WindowFailed(receipt.outcome, reason, {"inherited_from": receipt.sequence})
+    limit = Memory(peak=None, source=None, cap=receipt.memory.cap, cap_kind=receipt.memory.cap_kind)
+    return WindowFailed(receipt.outcome, reason, {"inherited_from": receipt.sequence}, limit)
 
 
 def public_command(command: Sequence[str]) -> tuple[str, ...]:

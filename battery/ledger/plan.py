@@ -25,6 +25,7 @@ LATER: tuple[tuple[str, str], ...] = (
     ("gate", "need_own_gpu"),
     ("gate", "baseline_s"),
     ("limits", "reruns"),
+    ("limits", "memory_limit_gb"),
 )
 """Keys that came after campaigns had been measured. A plan that leaves one at its default keeps the digest it had, so
 these defaults never change; whether a limit was applied is told by the receipts."""
@@ -107,6 +108,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Tokens by which the server's count of a prompt may differ from the rung."""
     memory_cap_gb: float | None = None
     """Peak above which a cell counts as out of memory, in 10^9 bytes; null: no cap of ours."""
+    memory_limit_gb: float | None = None
+    """Memory that every arm's server may use, in 10^9 bytes, enforced by the kernel (a cgroup of its own, else
+    RLIMIT_AS); null: not limited."""
     allow_declined: bool = False
     """Whether a window goes on, labelled, when the engine declined a switch and said why."""
 
@@ -226,6 +230,13 @@ def check(plan: Plan, where: str) -> None:
                 ("limits", plan.limits, ("launch_s", "request_s", "stop_s")),
             )
             for name in names
+        ),
+        *(
+            (value is None or value > 0, f"limits.{name}: must be above 0, or left out")
+            for name, value in (
+                ("memory_cap_gb", plan.limits.memory_cap_gb),
+                ("memory_limit_gb", plan.limits.memory_limit_gb),
+            )
         ),
         (plan.gate.wait_s >= 0, "gate.wait_s: must be 0 or more"),
         (0 <= plan.gate.baseline_s <= 600, "gate.baseline_s: must be between 0 and 600"),

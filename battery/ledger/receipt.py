@@ -22,6 +22,8 @@ Outcome = Literal[
 ]  # fmt: skip
 OUTCOMES: tuple[str, ...] = Outcome.__args__  # type: ignore[attr-defined]
 
+How = Literal["true peak", "sampled"]
+
 Engaged = Literal["engaged", "disengaged", "declined", "unobservable"]
 
 
@@ -86,9 +88,13 @@ class PeakSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """One way of knowing the peak memory of the server."""
 
     bytes: int | None
-    how: Literal["true peak", "sampled"]
+    how: How
     reason: str | None = None
     """Why there is no value."""
+    includes_file_cache: bool | None = None
+    """Whether pages of files (mapped weights) are in it."""
+    note: str | None = None
+    """What the reader of the value must know: an upper bound, what it holds besides, when it was read."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -101,6 +107,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """True where the allocation that failed never landed: the peak is more than this."""
     sources: dict[str, PeakSource] = {}
     cap: int | None = None
+    """Bytes that the server may use: the plan's limit, else the engine's own."""
+    cap_kind: str | None = None
+    """What enforces it (`cgroup v2`, `RLIMIT_AS`, `engine`), and why nothing better."""
     major_faults: int | None = None
     swapped_bytes: int | None = None
 
