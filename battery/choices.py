@@ -95,11 +95,13 @@ def campaign_folder(
         if not existing.exists:
             return folder
         header = existing.header()
+        published = (root / "reports" / f"{folder.name}.json").is_file()
         same = header.plan_digest == plan.digest and header.arm_digests == {
             arm.name: arm.digest for arm in arms
         }
-        if same and existing.sealed() is None:
-            console.print(f"going on with {folder}, which is not finished", markup=False)
+        if same and (existing.sealed() is None or not published):
+            what = "finished" if existing.sealed() is None else "reported"
+            console.print(f"going on with {folder}, which is not {what}", markup=False)
             return folder
         number += 1
 
@@ -113,8 +115,9 @@ def expected_time(plan: Plan, total: int, root: Path) -> str:
         undisturbed = [event["event"] for event in journal] == ["started", "finished"]
         if header.plan_digest == plan.digest and undisturbed:
             start, end = (datetime.fromisoformat(event["at"]) for event in journal)
-            each = (end - start).total_seconds() / len(kept.paths())
-            last = max(last or ("", 0.0), (header.created, each))
+            each = (end - start).total_seconds() / max(1, len(kept.paths()))
+            if each > 0:  # the wall clock may have been set back meanwhile
+                last = max(last or ("", 0.0), (header.created, each))
     if last is None:
         return "expected time: not known before its first campaign; the display tells it from the first cell on"
     return f"expected time: about {last[1] * total / 60:.0f} min, as it took here on {last[0]}"

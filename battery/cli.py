@@ -5,13 +5,14 @@ wrong option need not wait for, and they would stand in memory while an engine i
 
 Exit codes: 0 all well · 1 an error not listed here · 2 wrong input · 3 refused by a gate · 4 too many cells failed ·
 5 lock or port held by someone else · 6 a server did not start · 7 corrupt or unpoolable receipts ·
-8 verification failed · 130 interrupted.
+8 verification failed · 9 a file could not be written · 130 interrupted.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,7 +31,7 @@ from battery.bench.run import Conductor
 from battery.choices import campaign_folder, chosen, chosen_arms, expected_time
 from battery.ledger import store
 from battery.ledger.arm import difference, known_arms, load_arm
-from battery.ledger.errors import BatteryError, CellsFailed, VerifyFailed
+from battery.ledger.errors import BatteryError, CellsFailed, DiskError, VerifyFailed
 from battery.ledger.plan import load_plan
 from battery.ledger.store import Campaign
 from battery.terminal import Grid, Lines
@@ -43,6 +44,7 @@ app = typer.Typer(
     help="Evidence for inference-performance claims: measure in interleaved windows, seal, report, verify.",
 )
 
+INTERRUPTED = 130
 ArmsOption = Annotated[
     str | None, typer.Option("--arms", help="Arms by name, the control first; default: A,C")
 ]
@@ -347,14 +349,25 @@ def main(words: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if words is None else words)
     try:
         code: Any = app(given, standalone_mode=False)
+        if code == INTERRUPTED:  # how typer tells of Ctrl-C
+            raise KeyboardInterrupt
     except BatteryError as refused:
         if "--debug" in given:
             raise
         typer.echo(f"battery: {refused}", err=True)
         sys.exit(refused.exit_code)
+    except BrokenPipeError:
+        # nobody reads any more; and the interpreter must not stumble over it once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BatteryError.exit_code)
+    except OSError as refused:
+        if "--debug" in given:
+            raise
+        typer.echo(f"battery: {refused}; nothing that was written before is lost", err=True)
+        sys.exit(DiskError.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         typer.echo("battery: interrupted; the same command goes on where it stopped", err=True)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except typer.TyperException as wrong:
         message = wrong.format_message() if hasattr(wrong, "format_message") else str(wrong)
         typer.echo(f"battery: {message} (battery --help, battery VERB --help)", err=True)

@@ -15,7 +15,7 @@ import msgspec
 from battery.bench import breach, gate, memory, oom, outcome, prompts, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
-from battery.bench.progress import Interrupted
+from battery.bench.progress import Interrupted, at_once
 from battery.bench.prompts import Messages, Prompt
 from battery.ledger import strict
 from battery.ledger.cell import Cell
@@ -156,13 +156,18 @@ class Measuring:
     def _send(self, body: dict[str, Any], what: str) -> Completion:
         """Stream a request that must succeed for the window to go on."""
         self._mark()
-        done = self.client.stream(
-            self.server.backend.chat, body, deadline_s=self.plan.limits.request_s
-        )
+        done = self._stream(body)
         if done.outcome != "ok":
             kind, reason, evidence = self._failed(done, body)
             raise WindowFailed(kind, f"{what}: {reason}", evidence)
         return done
+
+    def _stream(self, body: dict[str, Any]) -> Completion:
+        """One request, which a second Ctrl-C may cut off."""
+        with at_once():
+            return self.client.stream(
+                self.server.backend.chat, body, deadline_s=self.plan.limits.request_s
+            )
 
     def _probe_cache(self) -> None:
         """Send one prompt twice; whether the second comes faster shows if the server caches prefixes."""
@@ -263,7 +268,7 @@ class Measuring:
         self, body: dict[str, Any], request: Request, clearance: Clearance, started: str
     ) -> Measured:
         """The timed request with everything read around it."""
-        backend, pid = self.server.backend, self.server.pid
+        pid = self.server.pid
         peaks = memory.Peaks(
             memory.EngineCounter(self._reset), self.server.members, self.server.limit, self.server.gpu_before
         )  # fmt: skip
@@ -272,7 +277,7 @@ class Measuring:
         before = self._health()
         self.progress("request", "")
         with self.sampler.during(pid) as taken, peaks:
-            done = self.client.stream(backend.chat, body, deadline_s=self.plan.limits.request_s)
+            done = self._stream(body)
         after = self._health()
         samples = taken.readings(done.sent_ns or time.perf_counter_ns())
         used = peaks.end(after)

@@ -20,7 +20,7 @@ from battery.ledger import strict
 from battery.ledger.arm import Arm
 from battery.ledger.errors import GateRefused, LaunchError, PlanError, ReceiptError
 from battery.ledger.plan import Plan
-from battery.ledger.store import Header
+from battery.ledger.store import PROMPTS, Campaign, Header
 
 SAME_MACHINE = ("cpu", "cores_logical", "machine", "gpu")
 """What of a machine must not change within a campaign."""
@@ -102,17 +102,18 @@ def _size(
     return prompts.size_all(plan.workload, needed, count, plan.limits.prompt_tolerance)
 
 
-def load_prompts(path: Path) -> dict[tuple[int, int], Prompt]:
+def load_prompts(campaign: Campaign) -> dict[tuple[int, int], Prompt]:
     """The sized prompts by (rung, seed); ReceiptError if the corpus no longer gives them."""
-    sized = strict.read_json(path, PromptFile)
+    sized = campaign.prompts(PromptFile)
     for prompt in sized.prompts:
         messages = prompts.compose(
             sized.workload, prompt.seed, prompt.rung, prompt.words, prompt.letters
         )
         if strict.digest(messages) != prompt.digest:
             raise ReceiptError(
-                f"{path}: the prompt of seed {prompt.seed} can no longer be composed: the corpus changed"
-                f" ({sized.corpus} then, {prompts.corpus(sized.workload).source} now); start a new campaign"
+                f"{campaign.folder / PROMPTS}: the prompt of seed {prompt.seed} can no longer be"
+                f" composed: the corpus changed ({sized.corpus} then, {prompts.corpus(sized.workload).source} now);"
+                " start a new campaign"
             )
     return {(prompt.rung, prompt.seed): prompt for prompt in sized.prompts}
 

@@ -22,7 +22,7 @@ from battery.bench.memory import settle
 from battery.bench.progress import Interrupted, Progress, Stopper
 from battery.bench.prompts import Prompt
 from battery.bench.versions import versions
-from battery.ledger import scrub, store
+from battery.ledger import disk, scrub, store
 from battery.ledger.arm import Arm
 from battery.ledger.cell import Cell, Window
 from battery.ledger.errors import LaunchError
@@ -67,9 +67,10 @@ class Conductor:
     def run(self) -> Counter[str]:
         """Measure until every block is complete, seal, and return how many cells had which outcome."""
         with (
-            MachineLock(self.campaign.folder.name, self._lock),
             Stopper(self.progress.note) as stopper,
+            MachineLock(self.campaign.folder.name, self._lock),
         ):
+            self.campaign.clean()
             header = self._open(stopper)
             if self.campaign.sealed() is not None:
                 self.progress.note(
@@ -78,13 +79,16 @@ class Conductor:
                 return self._counts(header)
             self.campaign.note("resumed" if self.campaign.journal() else "started")
             try:
-                self._prompts = preflight.load_prompts(self.campaign.folder / store.PROMPTS)
+                self._prompts = preflight.load_prompts(self.campaign)
+                for complaint in self.campaign.set_aside():
+                    self.progress.note(complaint)
                 self._blocks(header, stopper)
             except KeyboardInterrupt:
-                self.campaign.note("interrupted")
+                self.campaign.try_note("interrupted")
                 raise
             except Exception as broken:
-                self.campaign.note("failed", reason=str(broken).splitlines()[0][:300])
+                first = (str(broken) or type(broken).__name__).splitlines()[0]
+                self.campaign.try_note("failed", reason=first[:300])
                 raise
             self.campaign.note("finished")
             self.campaign.seal()
@@ -106,9 +110,8 @@ class Conductor:
         header = self._new_header()
         servers = (self._server(arm, stopper) for arm in arms)
         sized = preflight.try_arms(servers, self.plan, header.seed, self.progress, stopper)
-        folder.mkdir(parents=True, exist_ok=True)
         # the header comes last: with it the campaign exists
-        store.replace(folder / store.PROMPTS, store.pretty(sized))
+        disk.replace(folder / store.PROMPTS, store.pretty(sized))
         Campaign.create(folder, header)
         return header
 
@@ -151,7 +154,7 @@ class Conductor:
         """Measure every block that is not complete yet."""
         receipts = self.campaign.receipts()
         store.check_pool(receipts, header)
-        self._sequence = max((receipt.sequence for receipt in receipts), default=0)
+        self._sequence = self.campaign.last_sequence()
         for receipt in receipts:
             digest = receipt.model.get("digest")
             if digest:
