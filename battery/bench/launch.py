@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psutil
@@ -159,11 +159,11 @@ class Server:
         self._wait_ready(time.monotonic() + self._launch_s)
         self.kills.mark(self.members())
 
-    def _limited(self) -> list[str]:
+    def _limited(self) -> Sequence[str]:
         """The command line to run, under the memory limit where there is one; the kernel's kills count from here."""
         if self._memory_limit is None:
             self.kills.mark()
-            return list(self.command)
+            return self.command
         self.limit = limit.impose(self._memory_limit, str(self.port))
         self.kills.close()
         self.kills = Kills(self.limit.group)

@@ -149,7 +149,7 @@ def every_stage(test: Callable[..., None]) -> Callable[..., None]:
 def tiny() -> Plan:
     from battery.ledger.plan import Gate, Limits, Sampler
 
-    none = {"max_busy": None, "max_steal": None, "calibration": None, "min_free_gb": None}
+    none = {"max_busy": None, "max_pressure": None, "max_steal": None, "calibration": None, "min_free_gb": None}
     return Plan(
         name="tiny",
         ladder=(64,),
@@ -245,6 +245,6 @@ def test_58_an_error_is_never_an_exit_of_zero(monkeypatch: pytest.MonkeyPatch) -
     def fall(*_: object) -> None:
         raise Broken
 
-    monkeypatch.setattr("battery.cli.load_arms", fall)
+    monkeypatch.setattr("battery.cli.chosen_arms", fall)
     with pytest.raises(Broken):  # Python makes 1 of it, with its traceback
         main(["run"])
