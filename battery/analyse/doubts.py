@@ -225,6 +225,8 @@ def _texts(case: Case) -> list[Doubt]:
 def _cells(case: Case) -> list[Doubt]:
     """Too many cells failed; prompts that were not cold; samplers that were changed."""
     frame, plan, found = case.frame, case.header.plan, []
+    again = {n for one in case.disturbances if not one.counted for n in one.receipts}
+    frame = frame[~frame["sequence"].isin(again)]
     failed = frame[frame["outcome"] != "ok"]
     if len(frame) and len(failed) / len(frame) > plan.limits.failed_share:
         allowed = f"the plan allows {100 * plan.limits.failed_share:g} %"

@@ -107,7 +107,7 @@ class Conductor:
             preflight.check_same(folder, header, self.plan, arms, self._machine)
             return header
         preflight.wait_quiet(self.plan, self.progress, stopper, self._glances)
-        header = self._new_header()
+        header = self._new_header(stopper)
         servers = (self._server(arm, stopper) for arm in arms)
         sized = preflight.try_arms(servers, self.plan, header.seed, self.progress, stopper)
         # the header comes last: with it the campaign exists
@@ -115,7 +115,7 @@ class Conductor:
         Campaign.create(folder, header)
         return header
 
-    def _new_header(self) -> Header:
+    def _new_header(self, stopper: Stopper) -> Header:
         """Everything that is fixed before the first window."""
         rng = random.Random(self._seed)
         coin = rng.randrange(len(self.arms))
@@ -123,8 +123,12 @@ class Conductor:
         limits = self.plan.gate
         self.progress.phase(None, "calibration", "baseline of the idle machine")
         baseline = sensors.baseline(
-            self._glances.root, limits.baseline_s, limits.calibration is not None
+            self._glances.root,
+            limits.baseline_s,
+            limits.calibration is not None,
+            lambda: stopper.asked,
         )
+        stopper.check()
         baseline.update(settle.level())
         return Header(
             campaign=self.campaign.folder.name,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,9 @@ def test_the_clock_under_the_fixed_work_is_read(tmp_path: Path) -> None:
 def test_the_baseline_holds_every_sensor(tmp_path: Path) -> None:
     found = sensors.baseline(plant("laptop", tmp_path), 0.0, calibrate=False)
     assert found["temp_c"] == 52.0 and found["temps"]["nvme/Composite"] == 38.85
+    begun = time.monotonic()
+    sensors.baseline(tmp_path, 60.0, calibrate=False, stop=lambda: True)
+    assert time.monotonic() - begun < 30, "Ctrl-C does not wait for a long baseline"
 
 
 def cell(*readings: Reading) -> tuple[Reading, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +124,7 @@ def test_every_reading_of_a_bare_machine_is_missing_with_its_reason(tmp_path: Pa
 def test_shares_are_of_the_time_between_two_looks(tmp_path: Path) -> None:
     root = plant("laptop", tmp_path)
     watch = Watch(root=root)
+    time.sleep(0.15)
     write(root, "proc/stat", "cpu  1060 10 500 8020 100 0 20 20 0 0")
     write(root, "proc/pressure/cpu", "some avg10=90.00 avg60=0.00 avg300=0.00 total=1000000")
     values = watch.look()
@@ -129,7 +132,12 @@ def test_shares_are_of_the_time_between_two_looks(tmp_path: Path) -> None:
     assert values["pressure"]["cpu"] == 0.0, "avg10 is of the past; the total did not move"
     assert values["foreign"] == pytest.approx(0.6, abs=0.05), "the test itself used next to nothing"
     write(root, "proc/stat", "cpu  1000 10 500 8000 100 0 20 0 0 0")
-    assert watch.look()["missing"]["busy"], "counters that went back are no load of 0"
+    time.sleep(0.15)
+    back = watch.look()
+    assert back["busy"] is None and back["missing"]["busy"] == "no processor time passed"
+    at_once = watch.look()
+    assert at_once["busy"] is None and at_once["pressure"] == {}
+    assert "less than" in at_once["missing"]["busy"]
 
 
 @given(st.text())
@@ -270,3 +278,12 @@ def test_a_fault_of_ours_is_no_missing_sensor() -> None:
 
 def test_the_look_is_plain_json(tmp_path: Path) -> None:
     assert json.loads(json.dumps(Watch(root=plant("laptop", tmp_path)).look()))["temp_c"] == 52.0
+
+
+def test_the_look_at_nvml_says_what_there_is_or_why_not() -> None:
+    script = Path(__file__).parents[2] / "benchmarks" / "nvml_look.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "0.1"], capture_output=True, text=True, check=True
+    )
+    told = json.loads(done.stdout)
+    assert told.get("why") or told["looks"][0]["ours"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,12 @@ def glance(server: int | None = None, root: Path = ROOT) -> Reading:
     return Glances(root).look(server)
 
 
-def baseline(root: Path = ROOT, seconds: float = 2.0, calibrate: bool = True) -> dict[str, Any]:
+def baseline(
+    root: Path = ROOT,
+    seconds: float = 2.0,
+    calibrate: bool = True,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:
     """What the gate compares with: the mean of every temperature over `seconds` of idleness, and the fixed work."""
     seen: dict[str, list[float]] = defaultdict(list)
     watch, end = Watch(root=root), time.monotonic() + seconds
@@ -70,7 +76,7 @@ def baseline(root: Path = ROOT, seconds: float = 2.0, calibrate: bool = True) ->
         for gpu in values["gpus"]:
             if gpu["temp_c"] is not None:
                 seen[f"gpu{gpu['index']}"].append(float(gpu["temp_c"]))
-        if time.monotonic() >= end:
+        if time.monotonic() >= end or stop():
             break
         time.sleep(min(0.5, max(0.0, end - time.monotonic())))
     temps = {name: round(statistics.fmean(here), 2) for name, here in seen.items()}

@@ -181,8 +181,9 @@ class Nvml:
         told, why = self._try(handle, "nvmlDeviceGetFieldValues", args=(list(COUNTERS),))
         found: dict[str, int] = {}
         for field in told if told is not None else ():
-            if field.nvmlReturn == 0 and field.valueType < len(_TYPES):
-                found[COUNTERS[field.fieldId]] = int(getattr(field.value, _TYPES[field.valueType]))
+            name = COUNTERS.get(field.fieldId)
+            if name and field.nvmlReturn == 0 and field.valueType < len(_TYPES):
+                found[name] = int(getattr(field.value, _TYPES[field.valueType]))
         for policy, name in _VIOLATIONS.items() if not set(found) & set(FOUL_COUNTERS) else ():
             if name not in found:
                 status, _ = self._try(handle, "nvmlDeviceGetViolationStatus", args=(policy,))

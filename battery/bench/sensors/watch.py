@@ -18,6 +18,10 @@ from battery.bench.sensors.nvidia import Nvml
 from battery.bench.sensors.told import Told, only
 
 ROOT = Path("/")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK") if sys.platform == "linux" else 100
+"""In which processor time is counted; psutil's seconds are taken in hundredths."""
+TELLING_S = 0.1
+"""Ten ticks: over less than this a share of processor time says nothing."""
 MACOS_PAUSE_S = 10.0
 """Mains and low-power mode are asked of a tool on macOS, which starts a process each time: seldom inside a cell."""
 
@@ -148,10 +152,14 @@ class Watch:
         used, earlier = self._worked(tree), self._used
         self._cpu, self._psi, self._used = (cpu, why), (psi, no_psi), used
         found: dict[str, Told[Any]] = {"busy": (None, why), "steal": (None, why)}
-        found["pressure"] = ({}, no_psi or "no time passed")
-        if psi and waited and span > 0:
+        found["pressure"] = ({}, no_psi or "no reading before")
+        if span < TELLING_S:
+            reason = f"less than {TELLING_S} s after the look before"
+            found["pressure"] = ({}, reason)
+            return {**found, **{k: (None, reason) for k in ("busy", "steal", "foreign")}}
+        if psi and waited:
             shares = {
-                key[4:-3]: round(max(0, value - waited[key]) / 1e6 / span, 4)
+                key[4:-3]: round(min(1.0, max(0, value - waited[key]) / 1e6 / span), 4)
                 for key, value in psi.items()
                 if key in waited
             }
@@ -174,8 +182,8 @@ class Watch:
         if used is None or earlier is None:
             found["foreign"] = (None, "the server is gone")
         else:
-            cores = psutil.cpu_count() or 1
-            ours = max(0.0, used - earlier) / (span * cores) if span > 0 else 0.0
+            # both in ticks: over a short look the ticks are coarser than any clock
+            ours = max(0.0, used - earlier) * _TICKS_PER_S / spent
             found["foreign"] = (round(max(0.0, busy - ours), 4), None)
         return found
 
