@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
-.PHONY: help setup battery run plan status charts report verify arms doctor test check bench-client lock clean
+.PHONY: help setup battery run plan status charts report verify arms doctor test check bench-client soak lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -60,6 +60,9 @@ check: $(READY) ## ruff, mypy, import floors
 
 bench-client: $(READY) ## how late the client's stamps are, beside other tools; 25 minutes on a quiet machine
 	@$(BIN)/python -m benchmarks.client_timing --out reports/client-timing.json $(BENCH)
+
+soak: $(READY) ## 500 cells against an engine that breaks at random, stopped and killed in between; some minutes
+	@$(BIN)/python benchmarks/soak.py
 
 lock: ## pin every dependency with its hashes; needs uv
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \

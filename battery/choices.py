@@ -11,7 +11,7 @@ from rich.console import Console
 from battery.bench.backends import load_backend
 from battery.ledger import derive, store, strict
 from battery.ledger.arm import Arm, known_arms, load_arm
-from battery.ledger.errors import ArmError, InputError
+from battery.ledger.errors import ArmError, InputError, ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.store import Campaign
 
@@ -111,7 +111,10 @@ def expected_time(plan: Plan, total: int, root: Path) -> str:
     last: tuple[str, float] | None = None
     for name in known_campaigns(root):
         kept = Campaign(root / "receipts" / name)
-        header, journal = kept.header(), kept.journal()
+        try:
+            header, journal = kept.header(), kept.journal()
+        except ReceiptError:
+            continue  # another campaign's damage is told where that campaign is asked for
         undisturbed = [event["event"] for event in journal] == ["started", "finished"]
         if header.plan_digest == plan.digest and undisturbed:
             start, end = (datetime.fromisoformat(event["at"]) for event in journal)

@@ -31,7 +31,7 @@ from battery.bench.run import Conductor
 from battery.choices import campaign_folder, chosen, chosen_arms, expected_time
 from battery.ledger import store
 from battery.ledger.arm import difference, known_arms, load_arm
-from battery.ledger.errors import BatteryError, CellsFailed, DiskError, VerifyFailed
+from battery.ledger.errors import BatteryError, CellsFailed, DiskError, ReceiptError, VerifyFailed
 from battery.ledger.plan import load_plan
 from battery.ledger.store import Campaign
 from battery.terminal import Grid, Lines
@@ -198,25 +198,33 @@ def status(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> No
         table.add_column(column)
     complaints: list[str] = []
     for folder in chosen(campaigns, root):
-        kept = Campaign(folder)
-        header = kept.header()
-        receipts, unreadable = kept.readable()
+        try:
+            row, unreadable = _state(Campaign(folder))
+        except ReceiptError as broken:  # one campaign's damage must not hide the others
+            row, unreadable = [folder.name, "", "", "", "", "damaged"], [str(broken)]
+        table.add_row(*row)
         complaints += unreadable
-        complete = store.complete_blocks(receipts, header)
-        counts = Counter(receipt.outcome for receipt in receipts)
-        last = kept.journal()[-1] if kept.journal() else {"event": "created", "at": header.created}
-        state = "sealed" if kept.sealed() else f"{last['event']} {last['at']}"
-        total = schedule.expected_cells(header.plan, len(header.arms))
-        words = ", ".join(f"{count} {name}" for name, count in counts.most_common())
-        arms = ",".join(arm.name for arm in header.arms)
-        pooled = sum(len(block) for block in complete.values())
-        rest = len(receipts) - pooled
-        blocks = f"{len(complete)}/{header.plan.blocks}"
-        cells = f"{pooled}/{total}" + (f" (+{rest} of unfinished blocks)" if rest else "")
-        table.add_row(folder.name, arms, blocks, cells, words, state)
     out().print(table)
     for complaint in complaints:
         typer.echo(f"battery: {complaint}", err=True)
+
+
+def _state(kept: Campaign) -> tuple[list[str], list[str]]:
+    """How far a campaign is, as a row of `status`, and its receipts that cannot be read."""
+    header = kept.header()
+    receipts, unreadable = kept.readable()
+    complete = store.complete_blocks(receipts, header)
+    counts = Counter(receipt.outcome for receipt in receipts)
+    last = kept.journal()[-1] if kept.journal() else {"event": "created", "at": header.created}
+    state = "sealed" if kept.sealed() else f"{last['event']} {last['at']}"
+    total = schedule.expected_cells(header.plan, len(header.arms))
+    words = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    arms = ",".join(arm.name for arm in header.arms)
+    pooled = sum(len(block) for block in complete.values())
+    rest = len(receipts) - pooled
+    blocks = f"{len(complete)}/{header.plan.blocks}"
+    cells = f"{pooled}/{total}" + (f" (+{rest} of unfinished blocks)" if rest else "")
+    return [kept.folder.name, arms, blocks, cells, words, state], unreadable
 
 
 @app.command(epilog="Examples: battery charts · battery charts reference-cpu")

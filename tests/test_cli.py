@@ -205,6 +205,12 @@ def test_a_corrupt_receipt_is_named_and_not_pooled(root: Path) -> None:
     receipt.write_text(receipt.read_text()[:200])
     status = battery(root, "status", "c")
     assert receipt.name in status.stderr
+    header = root / "receipts" / "c" / "campaign.json"
+    (root / "receipts" / "d").mkdir()
+    (root / "receipts" / "d" / "campaign.json").write_bytes(header.read_bytes()[:80])
+    both = battery(root, "status")
+    assert "d/campaign.json: cannot be read" in both.stderr
+    assert "damaged" in both.stdout and "sealed" in both.stdout
     verify = battery(root, "verify", "c")
     assert verify.returncode == 8 and receipt.name in verify.stderr
     again = battery(root, "run", "--arms", "A", "--plan", "tiny", "--campaign", "c")

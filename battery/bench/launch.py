@@ -53,7 +53,8 @@ def port_taken(port: int) -> bool:
     """Whether something listens on the port."""
     with socket.socket() as probe:
         probe.settimeout(0.5)
-        return probe.connect_ex((HOST, port)) == 0
+        # a connection that found itself is no listener: the kernel may pick the very port as its near end
+        return probe.connect_ex((HOST, port)) == 0 and probe.getsockname() != probe.getpeername()
 
 
 class Server:
@@ -112,6 +113,13 @@ class Server:
     def exit_status(self) -> int | None:
         """None while it runs; its exit status, negative for a signal, once it is gone."""
         return self._process.poll() if self._process else None
+
+    def ended(self, within_s: float = 1.0) -> int | None:
+        """The exit status of a server that may be dying: its sockets close a moment before it can be waited for."""
+        deadline = time.monotonic() + within_s
+        while self.exit_status is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return self.exit_status
 
     def log_size(self) -> int:
         """Bytes that the server has printed so far: a mark for log_tail."""

@@ -15,7 +15,7 @@ import msgspec
 from battery.bench import breach, gate, memory, oom, outcome, prompts, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
-from battery.bench.progress import Interrupted, at_once
+from battery.bench.progress import Interrupted, at_once, suspensions
 from battery.bench.prompts import Messages, Prompt
 from battery.ledger import strict
 from battery.ledger.cell import Cell
@@ -39,7 +39,6 @@ QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("What is the opposite of hot? Answer in one short sentence.", ("cold", "cool")),
 )
 CACHE_PROBE_WORDS = 48
-DYING_S = 1.0
 NOT_TRIED = Memory(peak=None, source=None)
 NOT_SENT = Cold(value="unverified", evidence="no request was timed")
 
@@ -274,7 +273,7 @@ class Measuring:
         )  # fmt: skip
         peaks.begin()
         self._mark()
-        before = self._health()
+        before, suspended = self._health(), suspensions()
         self.progress("request", "")
         with self.sampler.during(pid) as taken, peaks:
             done = self._stream(body)
@@ -286,6 +285,8 @@ class Measuring:
         request = msgspec.structs.replace(request, honoured=kept)
         prefill = outcome.cold(done.trace, self.cache_probe)
         kind, reason, evidence = self._judge(done, body, request, prefill, used, why)
+        if kind == "ok" and suspensions() > suspended:
+            kind, reason = "error", "the battery itself was suspended (Ctrl-Z) during the request"
         if kind == "oom" and done.outcome != "ok":
             used = msgspec.structs.replace(used, lower_bound=True)
         return Measured(
@@ -369,11 +370,7 @@ class Measuring:
         """Outcome, reason and evidence of a request that did not succeed."""
         if done.outcome == "timeout":
             return "timeout", done.reason or "no end in time", dict(done.evidence)
-        # a dying server closes its socket a moment before it can be waited for
-        deadline = time.monotonic() + DYING_S
-        while self.server.exit_status is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        status = self.server.exit_status
+        status = self.server.ended()
         log = self.server.log_tail(since=self._log_mark)
         evidence = {
             **done.evidence,

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from battery.bench import gate, prompts, schedule, sensors
-from battery.bench.client import Client
+from battery.bench.client import Client, Unreachable
 from battery.bench.launch import Server
 from battery.bench.progress import Progress, Stopper
 from battery.bench.prompts import Prompt
@@ -89,7 +89,13 @@ def _size(
 
     def count(messages: prompts.Messages) -> list[int]:
         stopper.check()
-        status, answer = client.post_json(path, {"messages": messages})
+        try:
+            status, answer = client.post_json(path, {"messages": messages})
+        except Unreachable as broken:
+            raise LaunchError(
+                f"arm {server.arm.name}: the server was ready and then gone while prompts were sized ({broken});"
+                f" exit status {server.ended()}; its last lines:\n{server.log_tail()}"
+            ) from broken
         tokens = answer.get("tokens") if isinstance(answer, dict) else None
         if status != 200 or not isinstance(tokens, list):
             raise LaunchError(

@@ -53,6 +53,7 @@ class Stopper:
 
     def __enter__(self) -> Stopper:
         _Open.now = _Open.due = False
+        self._before[signal.SIGCONT] = signal.signal(signal.SIGCONT, _Suspended.hear)
         for number in STOPS:
             self._before[number] = signal.signal(number, self._hear)
         return self
@@ -89,6 +90,22 @@ class Stopper:
                 self._untold = False
                 self._tell()
             raise Interrupted
+
+
+class _Suspended:
+    """How often this process was stopped (Ctrl-Z, SIGSTOP) and went on."""
+
+    times = 0
+
+    @classmethod
+    def hear(cls, _number: int, _frame: FrameType | None) -> None:
+        """SIGCONT came."""
+        cls.times += 1
+
+
+def suspensions() -> int:
+    """How often this process was suspended so far: what it timed across a suspension is no measurement."""
+    return _Suspended.times
 
 
 class _Open:

@@ -106,6 +106,7 @@ class Conductor:
             header = self.campaign.header()
             preflight.check_same(folder, header, self.plan, arms, self._machine)
             return header
+        disk.try_writing(folder / store.HEADER)  # said now, not when every arm has been tried
         preflight.wait_quiet(self.plan, self.progress, stopper, self._glances)
         header = self._new_header(stopper)
         servers = (self._server(arm, stopper) for arm in arms)

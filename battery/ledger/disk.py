@@ -45,6 +45,13 @@ def _part(path: Path, data: bytes, mode: int) -> Iterator[Path]:
     _sync_folder(path.parent)
 
 
+def try_writing(path: Path) -> None:
+    """DiskError unless a file could be written at `path` now; nothing stays, and no folder is made for it."""
+    there = next(folder for folder in path.absolute().parents if folder.is_dir())
+    with writing(path), _part(there / path.name, bytes(4096), 0o600):
+        pass
+
+
 def write_once(path: Path, data: bytes, mode: int = 0o444) -> None:
     """Write `data` to `path` so that it is there whole or not at all; an existing file is never replaced.
 

@@ -25,7 +25,7 @@ from battery.bench.run import Conductor
 from battery.ledger import store
 from battery.ledger.arm import Arm
 from battery.ledger.disk import PART
-from battery.ledger.errors import Busy, DiskError, ReceiptError
+from battery.ledger.errors import Busy, DiskError, LaunchError, ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign
@@ -94,7 +94,9 @@ def test_a_disk_that_fills_up_is_told_and_loses_nothing(
     small_disk: Path, plan: Plan, fake_arm: Make, receipts: int
 ) -> None:
     folder = small_disk / "c"
+    phases: list[str] = []
     heard = Heard(receipts, lambda: fill(small_disk))
+    heard.phase = lambda _cell, phase, _detail: phases.append(phase)  # type: ignore[method-assign]
     if not receipts:
         fill(small_disk)
     with pytest.raises(
@@ -104,6 +106,7 @@ def test_a_disk_that_fills_up_is_told_and_loses_nothing(
     assert psutil.Process().children(recursive=True) == []
     nothing_left(small_disk, small_disk / "battery.lock")
     (small_disk / "full").unlink()
+    assert ("launch" in phases) == bool(receipts), "a full disk is found before any arm is tried"
     campaign = Campaign(folder)
     assert (campaign.receipts() if campaign.exists else []) == heard.announced
     assert len(heard.announced) == receipts
@@ -300,3 +303,20 @@ def test_a_full_disk_under_the_lock_keeps_nobody_out(small_disk: Path) -> None:
         MachineLock("other", lock),
     ):
         pass
+
+
+@pytest.mark.parametrize("milliseconds", [5, 40, 90])
+def test_50_a_server_that_dies_after_it_said_ready(
+    tmp_path: Path, plan: Plan, fake_arm: Make, milliseconds: int
+) -> None:
+    arm = fake_arm("A", "--fault", f"dies-soon:{milliseconds}")
+    folder = tmp_path / "c"
+    try:
+        conduct(folder, plan, arm)
+    except LaunchError as told:  # it died while it was tried: there is nothing to measure
+        assert "arm A: the server" in str(told) and "serving tiny at" in str(told)
+        assert "exit status 1" in str(told) or "exited with 1" in str(told)
+        assert not Campaign(folder).paths()
+    else:  # it died while it was measured: that is a result, in every cell that it hit
+        assert set(complete(folder)) <= {"ok", "lost"}
+    assert psutil.Process().children(recursive=True) == []

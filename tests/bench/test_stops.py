@@ -8,6 +8,8 @@ from __future__ import annotations
 import io
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -15,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 from hypothesis import example, given, settings
@@ -149,7 +152,13 @@ def every_stage(test: Callable[..., None]) -> Callable[..., None]:
 def tiny() -> Plan:
     from battery.ledger.plan import Gate, Limits, Sampler
 
-    none = {"max_busy": None, "max_pressure": None, "max_steal": None, "calibration": None, "min_free_gb": None}
+    none = {
+        "max_busy": None,
+        "max_pressure": None,
+        "max_steal": None,
+        "calibration": None,
+        "min_free_gb": None,
+    }
     return Plan(
         name="tiny",
         ladder=(64,),
@@ -197,7 +206,7 @@ def test_51_52_a_press_at_any_stage_loses_nothing_and_leaves_nothing(
 
 
 def test_a_second_press_ends_a_long_answer_at_once(engine: Arm, tiny: Plan) -> None:
-    arm = store.msgspec.structs.replace(
+    arm = msgspec.structs.replace(
         engine, command=[*engine.command, "--fault", "stall:3", "--after", "4"]
     )
     with tempfile.TemporaryDirectory() as place:
@@ -207,6 +216,36 @@ def test_a_second_press_ends_a_long_answer_at_once(engine: Arm, tiny: Plan) -> N
         assert presser.announced == [] and len(presser.notes) == 1
         assert "stopping after the cell in hand" in presser.notes[0]
         nothing_left(Path(place), Path(place) / "battery.lock")
+
+
+def test_a_cell_in_which_the_battery_was_suspended_is_no_measurement(
+    engine: Arm, tiny: Plan, tmp_path: Path
+) -> None:
+    """Ctrl-Z: the answer piles up in the socket, and its times are those of the reading."""
+    slow = msgspec.structs.replace(engine, command=[*engine.command[:-1], "40"])
+    suspend = (
+        "import os, signal, time\ninput()\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(0.1)\n"
+        "os.kill(os.getppid(), signal.SIGCONT)\n"
+    )
+
+    class Suspending(Progress):
+        def __init__(self, child: subprocess.Popen[bytes]) -> None:
+            self.child, self.timer = child, threading.Timer(0.15, self.suspend)
+
+        def phase(self, cell: object, phase: str, detail: str) -> None:
+            if phase == "request" and self.timer.ident is None:
+                self.timer.start()
+
+        def suspend(self) -> None:
+            assert self.child.stdin is not None
+            self.child.stdin.write(b"\n")
+            self.child.stdin.flush()
+
+    with subprocess.Popen([sys.executable, "-c", suspend], stdin=subprocess.PIPE) as child:
+        conduct(tmp_path / "c", tiny, [slow], Suspending(child))
+    first, second = Campaign(tmp_path / "c").receipts()
+    assert first.outcome == "error" and "the battery itself was suspended" in (first.reason or "")
+    assert second.outcome == "ok"
 
 
 def test_a_press_in_the_midst_of_a_line_is_told_later() -> None:
