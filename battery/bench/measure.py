@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from battery.bench import breach, gate, memory, oom, outcome, prompts, sensors
+from battery.bench import breach, gate, judge, memory, outcome, prompts, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
 from battery.bench.progress import Interrupted, at_once, suspensions
@@ -157,7 +157,7 @@ class Measuring:
         self._mark()
         done = self._stream(body)
         if done.outcome != "ok":
-            kind, reason, evidence = self._failed(done, body)
+            kind, reason, evidence = judge.failed(done, body, self.server, self._log_mark)
             raise WindowFailed(kind, f"{what}: {reason}", evidence)
         return done
 
@@ -284,7 +284,12 @@ class Measuring:
         kept, why = outcome.honoured(request.sampler, done.trace.sampler, done.trace)
         request = msgspec.structs.replace(request, honoured=kept)
         prefill = outcome.cold(done.trace, self.cache_probe)
-        kind, reason, evidence = self._judge(done, body, request, prefill, used, why)
+        facts = judge.Facts(request, prefill, used, self.engaged, why)
+        kind, reason, evidence = (
+            judge.finished(done, facts, self.plan)
+            if done.outcome == "ok"
+            else judge.failed(done, body, self.server, self._log_mark)
+        )
         if kind == "ok" and suspensions() > suspended:
             kind, reason = "error", "the battery itself was suspended (Ctrl-Z) during the request"
         if kind == "oom" and done.outcome != "ok":
@@ -318,92 +323,6 @@ class Measuring:
         except Unreachable as broken:
             return f"{path}: {broken}"
         return None if status == 200 else f"{path} answered {status}"
-
-    def _judge(
-        self,
-        done: Completion,
-        body: dict[str, Any],
-        request: Request,
-        prefill: Cold,
-        used: Memory,
-        sampler: str,
-    ) -> tuple[Outcome, str | None, dict[str, Any]]:
-        """The first rule that a finished request breaks, in order of how much it says."""
-        if done.outcome != "ok":
-            return self._failed(done, body)
-        limits, trace = self.plan.limits, done.trace
-        evidence = dict(done.evidence)
-        cap = limits.memory_cap_gb
-        if cap is not None and used.peak is not None and used.peak > cap * 1e9:
-            return (
-                "oom",
-                f"peak {used.peak / 1e9:.2f} GB crossed the plan's cap of {cap} GB",
-                evidence,
-            )
-        declined = self.engaged.verdict == "declined" and not limits.allow_declined
-        if self.engaged.verdict == "disengaged" or declined:
-            return "disengaged", self.engaged.reason, evidence
-        if prefill.value == "warm":
-            return "warm", prefill.evidence, evidence
-        if trace.prompt_tokens is not None:
-            off = trace.prompt_tokens - request.prompt_tokens
-            if abs(off) > limits.prompt_tolerance:
-                reason = (
-                    f"{trace.prompt_tokens} prompt tokens, but {request.prompt_tokens} were sized"
-                )
-                return "error", f"the server counts {reason}", evidence
-        if request.honoured == "changed":
-            return "error", f"the sampler was not honoured: {sampler}", evidence
-        tokens = trace.completion_tokens
-        if tokens is not None and tokens < self.plan.sampler.min_tokens:
-            least = self.plan.sampler.min_tokens
-            return (
-                "short",
-                f"{tokens} of at least {least} tokens came ({trace.finish_reason})",
-                evidence,
-            )
-        return "ok", None, {}
-
-    def _failed(
-        self, done: Completion, body: dict[str, Any]
-    ) -> tuple[Outcome, str, dict[str, Any]]:
-        """Outcome, reason and evidence of a request that did not succeed."""
-        if done.outcome == "timeout":
-            return "timeout", done.reason or "no end in time", dict(done.evidence)
-        status = self.server.ended()
-        log = self.server.log_tail(since=self._log_mark)
-        evidence = {
-            **done.evidence,
-            "phase": phase(done),
-            "exit_status": status,
-            "log_tail": log[-2000:],
-        }
-        found = out_of_memory(done, body, log) or self.server.kills.word(status)
-        if found:
-            evidence["oom"] = found._asdict()
-            return "oom", f"during {phase(done)}: {found.text} ({found.where})", evidence
-        if status is not None:
-            reason = f"the server exited with {status} during {done.phase}: {done.reason}"
-            return "lost", reason, evidence
-        return "error", done.reason or "the request failed", evidence
-
-
-def phase(done: Completion) -> str:
-    """How far a request came; the step after the first token is the one that most often runs out of memory."""
-    first = done.phase == "decode" and len(done.trace.events) == 1
-    return "first decode" if first else done.phase
-
-
-def out_of_memory(done: Completion, body: dict[str, Any], log: str) -> oom.Words | None:
-    """Allocator's words in the answer or the log that are neither the request's own nor the model's."""
-    # never the last bytes: they are the model's own text, which may well speak of memory
-    told = {
-        "in the answer": done.reason,
-        "in the error body": done.evidence.get("error_body"),
-        "in the server's log": log,
-    }
-    asked = [str(message.get("content")) for message in body.get("messages", ())]
-    return oom.words(told, [*asked, done.text, done.reasoning])
 
 
 def _text(done: Completion) -> Text | None:
