@@ -56,6 +56,7 @@ def _sensors(now: Reading) -> dict[str, str]:
         "freq_mhz": ("clock rate", f"{now.freq_mhz:.0f} MHz" if now.freq_mhz else ""),
         "base_mhz": ("base clock", f"{now.base_mhz:.0f} MHz" if now.base_mhz else ""),
         "thermal_pressure": ("thermal pressure", now.thermal_pressure or ""),
+        "speed_limit": ("speed limit", f"{now.speed_limit} %" if now.speed_limit else ""),
         "pressure": ("waiting tasks", pressure),
         "steal": ("steal", "" if now.steal is None else f"{now.steal:.1%}"),
         "swap_in": ("swap-in", "read" if "swap_in_pages" in now.counters else ""),

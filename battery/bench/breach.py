@@ -31,6 +31,8 @@ def held_down(rose: Mapping[str, int], reading: Reading) -> list[str]:
             found.append(f"{name} rose by {by / 1e6:.4g} ms: the GPU was slowed down")
         elif name == "swap_in_pages" and by > SWAPPED_PAGES:
             found.append(f"{by} pages were swapped in")
+    if reading.speed_limit is not None and reading.speed_limit < 100:
+        found.append(f"the processor is held to {reading.speed_limit} % of its speed")
     for gpu in reading.gpus:
         if (gpu.event_bits or 0) & FOUL:
             told = ", ".join(events((gpu.event_bits or 0) & FOUL))

@@ -114,8 +114,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     swapped_bytes: int | None = None
 
 
-class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One look at one GPU. Null means: could not be read, and `missing` says why."""
+class Gpu(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """One look at one GPU. What is not there could not be read, and `missing` says why."""
 
     index: int
     temp_c: float | None = None
@@ -134,8 +136,13 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     missing: dict[str, str] = {}
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One look at the machine. Null means: could not be read, and `missing` says why."""
+class Reading(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """One look at the machine. What is null or not there could not be read, and `missing` says why.
+
+    Only what was read is written: a cell of two hours has 14,400 of these.
+    """
 
     at_s: float
     """Seconds after the cell's send; negative before it."""
@@ -157,6 +164,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     rose_over_s: float | None = None
     thermal_pressure: str | None = None
     """macOS: nominal, moderate, heavy, trapping, sleeping."""
+    speed_limit: int | None = None
+    """macOS on Intel: percent of its speed that the processor is held to."""
     low_power: bool | None = None
     available_bytes: int | None = None
     freq_mhz: float | None = None

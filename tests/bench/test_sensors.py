@@ -188,27 +188,6 @@ def test_macmon_of_both_kinds() -> None:
         assert macos.macmon(odd)[0] is None, odd
 
 
-def test_a_streaming_macmon_is_read_and_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tool = tmp_path / "macmon"
-    line = told("macmon.jsonl").strip()
-    tool.write_text(f"#!/bin/sh\nwhile echo '{line}'; do sleep 0.05; done\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    one = macos.Macmon(stream=True)
-    value = None
-    for _ in range(200):
-        value, _why = one.look()
-        if value:
-            break
-        time.sleep(0.02)
-    one.close()
-    assert value and value["temps"]["macmon/cpu"] == 43.73614
-    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
-    assert macos.Macmon().look() == (None, "macmon is not installed (brew install macmon)")
-
-
 def test_nvml_devices_new_and_old() -> None:
     nvml = nvidia.Nvml(RecordedNvml(), asked=None)
     new, old = nvml.read([4100], container=False)

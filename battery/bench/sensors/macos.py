@@ -107,7 +107,16 @@ def _clock(told: dict[str, Any], part: str) -> float | None:
 
 
 def thermal_pressure() -> Told[str]:
-    """The thermal pressure now, straight from the notification centre: no process is started for it."""
+    """The thermal pressure now, straight from the notification centre; by `notifyutil` where that does not answer."""
+    level, why = _notified()
+    if level is not None:
+        return level, None
+    text, no_tool = ask("notifyutil", "-g", PRESSURE)
+    return (None, f"{why}; {no_tool}") if text is None else notifyutil(text)
+
+
+def _notified() -> Told[str]:
+    """The level as the notification centre holds it: no process is started for it."""
     try:
         system = ctypes.CDLL("/usr/lib/libSystem.dylib")
         token, level = ctypes.c_int(), ctypes.c_uint64()
