@@ -71,7 +71,7 @@ def test_a_length_that_is_clamped_behind_an_honest_echo_is_seen(
     tmp_path: Path, fake_arm: Make, small_plan: Plan
 ) -> None:
     """11, 33: the echo says 12, but it stops for length after 7: what came counts."""
-    arm = fake_arm("A", "--fault", "clamps-silently:7", "--after", "4")
+    arm = fake_arm("A", "--fault", "clamps-silently:7", "--after", "5")
     counts, (receipt,) = conduct(tmp_path / "c", only(small_plan), arm)
     assert counts == {"error": 1} and receipt.request.honoured == "changed"
     assert "asked 12, but the server stopped for length after 7" in (receipt.reason or "")
