@@ -109,7 +109,8 @@ class Chunks:
         if event.data.strip() == "[DONE]":
             self.done = True
             return
-        if not event.data.strip() or event.event in dialect.KEEP_ALIVE:
+        blank = not event.data.strip() and event.event != "error"
+        if blank or event.event in dialect.KEEP_ALIVE:
             return
         self.seen += 1
         try:
@@ -122,7 +123,8 @@ class Chunks:
             self._fail(f"chunk {self.seen} is no UTF-8", event.data)
         said = dialect.error_in(chunk)
         if event.event == "error":
-            said = said or event.data[:EVIDENCE_BYTES] or "an error event without words"
+            said = said or dialect.error_in({"error": chunk}) or event.data[:EVIDENCE_BYTES]
+            said = said or "an error event without words"
         if said is not None:
             self._fail(f"error inside the stream: {said}", event.data)
         if isinstance(chunk, dict):
@@ -273,7 +275,8 @@ class Chunks:
         return Trace(
             events=tuple(events),
             end_ns=end_ns,
-            prompt_tokens=count(usage.get("prompt_tokens")),
+            # no chat prompt has no token: a nought is a server that did not count
+            prompt_tokens=count(usage.get("prompt_tokens")) or None,
             completion_tokens=total,
             cached_tokens=dialect.cached_in(usage, timings),
             count_source=source,

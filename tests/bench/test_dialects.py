@@ -112,6 +112,10 @@ GOOD: dict[str, tuple[bytes, Want]] = {
         delta(content="a\u2028b\u2029c\u0085d\x0be") + STOP + usage(5) + DONE,
         {"text": "a\u2028b\u2029c\u0085d\x0be"},
     ),
+    "a prompt of nought tokens was not counted": (
+        delta(content="a") + STOP + data({"usage": {"prompt_tokens": 0, "completion_tokens": 1}}) + DONE,
+        {"prompt": None, "total": 1},
+    ),
     "a byte order mark first": (b"\xef\xbb\xbf" + PLAIN, {"text": "ab"}),
 }  # fmt: skip
 
@@ -142,6 +146,12 @@ BAD: dict[str, tuple[bytes, str, Want]] = {
     ),
     "an error by its type": (
         delta(content="a") + data({"type": "error", "message": "overloaded"}), "stream: overloaded", {"n": 1},
+    ),
+    "an error event with a document": (
+        delta(content="a") + b'event: error\ndata: {"code": 500, "message": "lost"}\n\n', "stream: lost", {"n": 1},
+    ),
+    "an error event without words": (
+        delta(content="a") + b"event: error\ndata:\n\n", "an error event without words", {"n": 1},
     ),
     "no number": (data('{"choices": [NaN]}') + DONE, "chunk 1 is no JSON", {}),
 }  # fmt: skip

@@ -118,6 +118,8 @@ def test_prompt_processed_never_takes_the_clients_own_length() -> None:
     assert prompt_processed(Trace(prompt_tokens=50)) is None
     assert prompt_processed(Trace(prompt_tokens=50, cached_tokens=20)) == 30
     assert prompt_processed(Trace(prompt_tokens=50, timings={"prompt_tokens": 41})) == 41
+    assert prompt_processed(Trace(prompt_tokens=50, cached_tokens=51)) is None
+    assert prompt_processed(Trace(timings={"prompt_tokens": -1})) is None
 
 
 def test_every_metric_has_a_formula_and_a_unit() -> None:
