@@ -149,7 +149,7 @@ class Chunks:
         if choice is None:
             return
         # a server that failed does not become well by finishing once more
-        if self.finish_reason not in dialect.FAILED_FINISH:
+        if not dialect.failed(self.finish_reason):
             self.finish_reason = dialect.finish_in(choice) or self.finish_reason
         self._take_tokens(choice, usage, at_ns)
 
@@ -200,6 +200,9 @@ class Chunks:
 
     def take_whole(self, answer: dict[str, Any]) -> None:
         """An answer that was not streamed: what it says, without any time."""
+        said = dialect.error_in(answer)
+        if said is not None:
+            self._fail(f"an error instead of a stream: {said}", str(answer))
         choice = dialect.message_in(answer) or {}
         self.usage, self.finish_reason = dialect.usage_in(answer, choice), dialect.finish_in(choice)
         for kind, text in dialect.texts_in(choice).items():
@@ -364,7 +367,7 @@ def _refusal(answer: Answer) -> str:
 
 def _unfinished(answer: Answer, chunks: Chunks, rest: bytes) -> str | None:
     """Why the stream is not one that came to its end."""
-    if chunks.finish_reason in dialect.FAILED_FINISH:
+    if dialect.failed(chunks.finish_reason):
         return f"the server finished with '{chunks.finish_reason}'"
     if chunks.finish_reason is None:
         nothing = "" if chunks.seen else ": no event came"

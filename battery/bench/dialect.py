@@ -134,6 +134,11 @@ def finish_in(choice: dict[str, Any]) -> str | None:
     return said if isinstance(said, str) and said else None
 
 
+def failed(finish_reason: str | None) -> bool:
+    """Whether a finish reason says that the server failed."""
+    return (finish_reason or "").lower() in FAILED_FINISH
+
+
 def error_in(chunk: object) -> str | None:
     """The words of an error document, None where it is none (`"error": null` is none)."""
     if not isinstance(chunk, dict):

@@ -55,7 +55,7 @@ class _Round(msgspec.Struct, frozen=True):
 
 
 def words_for(rung: int) -> int:
-    """Words of a prompt that stays below the lowest rung, so that its memory is nobody's peak."""
+    """Words of a prompt that stays near or below the lowest rung, so that its memory is nobody's peak."""
     least, most = WORDS
     return max(least, min(most, (rung - 64) // 2))
 

@@ -130,6 +130,7 @@ BAD: dict[str, tuple[bytes, str, Want]] = {
         + STOP + usage(2) + DONE,
         "choice 1 came", {"text": "a", "n": 1},
     ),
+    "failed in capitals": (delta(content="a") + ended("ERROR") + usage(1) + DONE, "finished with 'ERROR'", {}),
     "failed, then finished": (
         delta(content="a") + ended("error") + STOP + usage(1) + DONE, "finished with 'error'", {"finish": "error"},
     ),
@@ -268,6 +269,19 @@ def test_an_answer_in_one_piece_keeps_its_words(server: ByteServer, client: Clie
     done = client.stream("/x", {}, deadline_s=5)
     assert done.outcome == "error" and "not an event stream" in (done.reason or "")
     check(done, {"text": "hi", "reasoning": "hm", "n": 0, "prompt": 9, "finish": "stop"})
+
+
+@pytest.mark.parametrize("kind", [b"application/json", b"text/event-stream", b"text/html"])
+def test_an_error_in_place_of_a_stream_is_told(
+    server: ByteServer, client: Client, kind: bytes
+) -> None:
+    """9: with 200, and whatever the head calls it."""
+    body = b'{"error": {"message": "model is still loading", "code": 503}}'
+    head = b"200 OK\r\nContent-Type: " + kind + b"\r\nContent-Length: %d" % len(body)
+    server.script = answer(head, body)
+    done = client.stream("/x", {}, deadline_s=5)
+    assert done.outcome == "error"
+    assert done.reason == "an error instead of a stream: model is still loading"
 
 
 def test_done_ends_a_body_byte_by_byte_that_stays_open(server: ByteServer, client: Client) -> None:
