@@ -135,7 +135,7 @@ class Chunks:
     def _fail(self, reason: str, body: str) -> None:
         """Keep the first fault."""
         if self.fault is None:
-            self.fault, self.fault_body = reason, body[:EVIDENCE_BYTES]
+            self.fault, self.fault_body = dialect.mended([reason, body[:EVIDENCE_BYTES]])
 
     def _take_chunk(self, chunk: dict[str, Any], at_ns: int) -> None:
         """Totals first, then the first choice; a running usage is what dates its tokens."""

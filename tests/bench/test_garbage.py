@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import hypothesis
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,9 +15,10 @@ from battery.bench.client import Completion
 from battery.ledger.trace import METRICS
 
 LEAF = st.one_of(
-    st.none(), st.booleans(), st.integers(-3, 2**70), st.floats(allow_nan=False), st.text(max_size=5)
+    st.none(), st.booleans(), st.integers(-3, 2**70), st.floats(allow_nan=False), st.text(max_size=5),
+    st.just("\ud83d"),
 )  # fmt: skip
-NAME = st.text(max_size=4)
+NAME = st.text(max_size=4) | st.just("\ud83d")
 ANY = st.recursive(
     LEAF, lambda kids: st.lists(kids, max_size=3) | st.dictionaries(NAME, kids, max_size=3), max_leaves=6
 )  # fmt: skip
@@ -87,6 +89,9 @@ def consistent(answer: chunks.Answer) -> chunks.Reading:
     done = Completion(outcome=said.outcome, reason=said.reason, phase=said.phase, trace=trace)
     seen = probe.judged(done, 4, {})
     assert (seen.exit_code == 0) == (seen.outcome == "ok") and json.dumps(seen.evidence)
+    msgspec.json.encode(
+        [trace, said.evidence, said.reason, *map(said.chunks.said, said.chunks.texts)]
+    )
     assert outcome.honoured({"max_tokens": 4}, trace.sampler, trace)[0]
     return said
 
