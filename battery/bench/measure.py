@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from battery.bench import breach, gate, judge, memory, outcome, prompts, sensors
+from battery.bench import breach, gate, judge, memory, outcome, prompts, repeat, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
 from battery.bench.progress import Interrupted, at_once, suspensions
@@ -38,7 +38,6 @@ QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("What is the capital of France? Answer in one short sentence.", ("Paris",)),
     ("What is the opposite of hot? Answer in one short sentence.", ("cold", "cool")),
 )
-CACHE_PROBE_WORDS = 48
 NOT_TRIED = Memory(peak=None, source=None)
 NOT_SENT = Cold(value="unverified", evidence="no request was timed")
 
@@ -99,7 +98,7 @@ class Measuring:
         self.progress, self.stop = progress, stop
         self.health: dict[str, Any] = server.ready
         self.engaged = Engagement(verdict="unobservable", reason="no request yet")
-        self.cache_probe = "the cache probe was not run"
+        self.shown = repeat.Shown()
         self._log_mark = 0
 
     def body(self, messages: Messages, seed: int, **changes: object) -> dict[str, Any]:
@@ -132,7 +131,7 @@ class Measuring:
                 raise WindowFailed(
                     "incoherent", wrong, {"question": question, "answer": done.text[:400]}
                 )
-        self._probe_cache()
+        self._repeat()
 
     def _untimed(self, question: str, tokens: int, what: str) -> Completion:
         """One greedy request outside the clock."""
@@ -168,16 +167,16 @@ class Measuring:
                 self.server.backend.chat, body, deadline_s=self.plan.limits.request_s
             )
 
-    def _probe_cache(self) -> None:
-        """Send one prompt twice; whether the second comes faster shows if the server caches prefixes."""
-        messages = prompts.compose(self.plan.workload, self.server.port, 0, CACHE_PROBE_WORDS)
-        body = self.body(messages, 0, max_tokens=2, min_tokens=2)
-        first, second = (self._send(body, "cache probe").trace for _ in range(2))
-        took = [trace.events[0].at_ns / 1e9 for trace in (first, second)]
-        self.cache_probe = (
-            f"cache probe: the same prompt took {took[0]:.3f} s and then {took[1]:.3f} s to its first token,"
-            f" the server said cached {first.cached_tokens} and {second.cached_tokens}"
-        )
+    def _repeat(self) -> None:
+        """Send a prompt twice: what that shows of the server's cache and of its seed."""
+        tokens = min(repeat.TOKENS, self.plan.sampler.max_tokens)
+
+        def ask(messages: Messages) -> Completion:
+            body = self.body(messages, self.server.port, max_tokens=tokens, min_tokens=tokens)
+            return self._send(body, "cache probe")
+
+        words, sampled = repeat.words_for(self.plan.ladder[0]), self.plan.sampler.temperature > 0
+        self.shown = repeat.look(ask, self.server.port, words, sampled)
 
     def _check_engaged(self) -> None:
         """Compare health with the arm after a request."""
@@ -282,8 +281,10 @@ class Measuring:
         used = peaks.end(after)
         self.engaged = outcome.engagement(self.server.arm, before, after)
         kept, why = outcome.honoured(request.sampler, done.trace.sampler, done.trace)
-        request = msgspec.structs.replace(request, honoured=kept)
-        prefill = outcome.cold(done.trace, self.cache_probe)
+        if kept == "honoured" and self.shown.seed is not None:
+            kept = "unknown"  # its word that it applied the seed was disproved
+        request = msgspec.structs.replace(request, honoured=kept, doubt=self.shown.seed)
+        prefill = outcome.cold(done.trace, self.shown.words, self.shown.cache)
         facts = judge.Facts(request, prefill, used, self.engaged, why)
         kind, reason, evidence = (
             judge.finished(done, facts, self.plan)

@@ -2,7 +2,7 @@
 
 Raw values only; statistics come later, from receipts alone.
 
-Schema history: 1 (0.1.0) the first.
+Schema history: 1 (0.1.0) the first; a field that came later has a default, and stands as that in older receipts.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     sampler: dict[str, Any]
     honoured: Literal["honoured", "changed", "unknown"] = "unknown"
     """Whether the sampler that the server says it applied is the one asked for."""
+    doubt: str | None = None
+    """What an untimed repeat in this window showed against the server's word on the seed; None: nothing."""
 
 
 class Text(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,6 +58,8 @@ class Cold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     value: Literal["cold", "warm", "unverified"]
     evidence: str
+    doubt: str | None = None
+    """What untimed repeats in this window showed against the server's word on its cache; None: nothing."""
 
 
 class SwitchSeen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
