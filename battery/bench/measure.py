@@ -378,6 +378,10 @@ class Measuring:
             return "oom", f"during {phase(done)}: {found.text} ({found.where})", evidence
         if status is not None:
             reason = f"the server exited with {status} during {done.phase}: {done.reason}"
+            limit = self.server.limit
+            if limit is not None and limit.group is None:
+                # some allocators crash without a word when an address is refused (MLX on the CPU: SIGSEGV)
+                reason += f"; it was under {limit.kind} {limit.bytes} and may have met it, but nothing says so"
             return "lost", reason, evidence
         return "error", done.reason or "the request failed", evidence
 
