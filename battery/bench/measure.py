@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from battery.bench import gate, memory, oom, outcome, prompts, sensors
+from battery.bench import failure, gate, memory, outcome, prompts, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
 from battery.bench.progress import Interrupted
@@ -40,7 +40,6 @@ QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("What is the opposite of hot? Answer in one short sentence.", ("cold", "cool")),
 )
 CACHE_PROBE_WORDS = 48
-DYING_S = 1.0
 NOT_TRIED = Memory(peak=None, source=None)
 NOT_SENT = Cold(value="unverified", evidence="no request was timed")
 
@@ -156,7 +155,7 @@ class Measuring:
             self.server.backend.chat, body, deadline_s=self.plan.limits.request_s
         )
         if done.outcome != "ok":
-            kind, reason, evidence = self._failed(done, body)
+            kind, reason, evidence = failure.of(done, body, self.server, self._log_mark)
             raise WindowFailed(kind, f"{what}: {reason}", evidence)
         return done
 
@@ -192,7 +191,7 @@ class Measuring:
             return {}
         return document if status == 200 and isinstance(document, dict) else {}
 
-    def unsent(self, cell: Cell, prompt: Prompt, failure: WindowFailed) -> Measured:
+    def unsent(self, cell: Cell, prompt: Prompt, failed: WindowFailed) -> Measured:
         """The record of a cell that was not tried because its window had failed before it."""
         _, request = self._prepare(cell, prompt)
         now = utc_now()
@@ -200,12 +199,12 @@ class Measuring:
             verdict="not tried", waited_s=0.0, reasons=("the window had failed before",)
         )
         return Measured(
-            outcome=failure.outcome,
-            reason=failure.reason,
-            evidence=failure.evidence,
+            outcome=failed.outcome,
+            reason=failed.reason,
+            evidence=failed.evidence,
             request=request,
             engagement=self.engaged,
-            memory=failure.memory,
+            memory=failed.memory,
             gate=shut,
             started=now,
             ended=now,
@@ -320,7 +319,7 @@ class Measuring:
     ) -> tuple[Outcome, str | None, dict[str, Any]]:
         """The first rule that a finished request breaks, in order of how much it says."""
         if done.outcome != "ok":
-            return self._failed(done, body)
+            return failure.of(done, body, self.server, self._log_mark)
         limits, trace = self.plan.limits, done.trace
         evidence = dict(done.evidence)
         cap = limits.memory_cap_gb
@@ -353,55 +352,6 @@ class Measuring:
                 evidence,
             )
         return "ok", None, {}
-
-    def _failed(
-        self, done: Completion, body: dict[str, Any]
-    ) -> tuple[Outcome, str, dict[str, Any]]:
-        """Outcome, reason and evidence of a request that did not succeed."""
-        if done.outcome == "timeout":
-            return "timeout", done.reason or "no end in time", dict(done.evidence)
-        # a dying server closes its socket a moment before it can be waited for
-        deadline = time.monotonic() + DYING_S
-        while self.server.exit_status is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        status = self.server.exit_status
-        log = self.server.log_tail(since=self._log_mark)
-        evidence = {
-            **done.evidence,
-            "phase": phase(done),
-            "exit_status": status,
-            "log_tail": log[-2000:],
-        }
-        found = out_of_memory(done, body, log) or self.server.kills.word(status)
-        if found:
-            evidence["oom"] = found._asdict()
-            return "oom", f"during {phase(done)}: {found.text} ({found.where})", evidence
-        if status is not None:
-            reason = f"the server exited with {status} during {done.phase}: {done.reason}"
-            limit = self.server.limit
-            if limit is not None and limit.group is None:
-                # some allocators crash without a word when an address is refused (MLX on the CPU: SIGSEGV)
-                reason += f"; it was under {limit.kind} {limit.bytes} and may have met it, but nothing says so"
-            return "lost", reason, evidence
-        return "error", done.reason or "the request failed", evidence
-
-
-def phase(done: Completion) -> str:
-    """How far a request came; the step after the first token is the one that most often runs out of memory."""
-    first = done.phase == "decode" and len(done.trace.events) == 1
-    return "first decode" if first else done.phase
-
-
-def out_of_memory(done: Completion, body: dict[str, Any], log: str) -> oom.Words | None:
-    """Allocator's words in the answer or the log that are neither the request's own nor the model's."""
-    # never the last bytes: they are the model's own text, which may well speak of memory
-    told = {
-        "in the answer": done.reason,
-        "in the error body": done.evidence.get("error_body"),
-        "in the server's log": log,
-    }
-    asked = [str(message.get("content")) for message in body.get("messages", ())]
-    return oom.words(told, [*asked, done.text, done.reasoning])
 
 
 def _text(done: Completion) -> Text | None:

@@ -56,13 +56,26 @@ def test_the_count_of_the_servers_own_group_comes_first(tmp_path: Path) -> None:
     kmsg, vmstat = quiet(tmp_path, 3)
     kills = Kills(group, kmsg, vmstat, lambda: "")
     kills.mark({7})
-    assert kills.word(KILLED) is None
     quiet(tmp_path, 4)
+    # the machine killed somebody, but nobody of this group
+    assert kills.word(KILLED) is None
     recorded(tmp_path / "g", 1, {"memory.oom_control": "oom_kill 2\n"})
     word = kills.word(KILLED)
     assert word is not None and word.where == "the kernel's cgroup v1"
     # a worker of ours was killed, and the server itself lives: the group's own count is enough
     assert kills.word(None) is not None
+    kills.close()
+
+
+def test_a_container_is_asked_before_the_whole_machine(tmp_path: Path) -> None:
+    around = recorded(tmp_path / "c", 2, {"memory.events": "oom 0\noom_kill 0\n"})
+    kmsg, vmstat = quiet(tmp_path, 3)
+    kills = Kills(None, kmsg, vmstat, lambda: "", around)
+    kills.mark({7})
+    recorded(tmp_path / "c", 2, {"memory.events": "oom 1\noom_kill 1\n"})
+    word = kills.word(KILLED)
+    assert word is not None and "cgroup around battery went from 0 to 1" in word.text
+    assert kills.word(1) is None
     kills.close()
 
 
