@@ -79,7 +79,10 @@ def test_a_container_is_asked_before_the_whole_machine(tmp_path: Path) -> None:
     kills.close()
 
 
-LINE = "4,1207,52369712,-;Out of memory: Killed process {} (python3) total-vm:31190140kB, anon-rss:22519200kB\n"
+LINE = (
+    "3,1207,25813807,-;Memory cgroup out of memory: Killed process {} (python3) total-vm:902056kB, anon-rss:8192kB,"
+    " file-rss:7464kB, shmem-rss:388864kB, UID:0 pgtables:848kB oom_score_adj:0\n"
+)
 
 
 @pytest.mark.parametrize(("pid", "yes"), [(7, True), (8, True), (77, False)])

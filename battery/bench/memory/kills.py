@@ -65,15 +65,13 @@ class Kills:
         self._in_group: int | None = None
         self._in_around: int | None = None
         self._on_machine: int | None = None
-        self._messages: int | None = None
-        with contextlib.suppress(OSError):
-            self._messages = os.open(kmsg, os.O_RDONLY | os.O_NONBLOCK)
+        self._kmsg, self._messages = kmsg, -1
 
     def close(self) -> None:
         """Give up the kernel's log."""
-        if self._messages is not None:
+        if self._messages >= 0:
             os.close(self._messages)
-            self._messages = None
+            self._messages = -1
 
     def mark(self, pids: Set[int] = frozenset()) -> None:
         """Begin to count from here; `pids` are the server's processes as long as they live."""
@@ -81,9 +79,10 @@ class Kills:
         self._in_group = self._group.kills() if self._group else None
         self._in_around = self._around.kills() if self._around else None
         self._on_machine = machine_kills(self._vmstat)
-        if self._messages is not None:
-            with contextlib.suppress(OSError):
-                os.lseek(self._messages, 0, os.SEEK_END)
+        with contextlib.suppress(OSError):
+            if self._messages < 0:
+                self._messages = os.open(self._kmsg, os.O_RDONLY | os.O_NONBLOCK)
+            os.lseek(self._messages, 0, os.SEEK_END)
 
     def word(self, exit_status: int | None) -> oom.Words | None:
         """The kernel's word that the server, or a process of it, was killed for memory since the mark."""
@@ -110,7 +109,7 @@ class Kills:
     def _lines(self) -> list[str]:
         """What the kernel logged since the mark; nothing where its log may not be read."""
         lines: list[str] = []
-        while self._messages is not None and len(lines) < 10_000:
+        while self._messages >= 0 and len(lines) < 10_000:
             try:
                 record = os.read(self._messages, 8192)
             except BrokenPipeError:
