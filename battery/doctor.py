@@ -9,8 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from battery.bench import sensors
+from battery.bench import memory, sensors
 from battery.bench.backends import load_backend
+from battery.bench.memory import limit
+from battery.bench.memory.cgroup import CgroupPeak
 from battery.bench.sensors.told import ELSEWHERE
 from battery.ledger.arm import known_arms, load_arm
 from battery.ledger.errors import BatteryError
@@ -37,6 +39,8 @@ def examine(root: Path) -> dict[str, Any]:
         "clock": f"{machine['python_clock']} (source {machine['clock_source']})",
         **_sensors(sensors.glance()),
         "sampler": _sampler(),
+        "peak memory": peak_memory(),
+        "memory limit": memory_limit(),
         "calibration": f"{noise['median_s'] * 1e3:.1f} ms, three deviations are {steady:.0%}: {_advice(steady)}",
         "fast BLAS": fast_blas(),
         "arms": _each(known_arms(root / "arms"), lambda name: _arm(name, root)),
@@ -93,6 +97,26 @@ def _sampler() -> str:
     each = spent / len(found)
     share = each / sensors.EVERY_S
     return f"a process of its own; {each * 1e3:.1f} ms of processor time a look, {share:.1%} of one core at 2 Hz"
+
+
+def peak_memory() -> str:
+    """Which sources of a server's peak memory there are here, best first, and why the others are not."""
+    told = ["engine (where its health tells one)"]
+    for source in memory.sources(memory.EngineCounter(lambda: None))[1:]:
+        refusal = source.reset({os.getpid()})
+        value = source.read()
+        if isinstance(source, CgroupPeak):
+            told.append("cgroup (of a server under limits.memory_limit_gb)")
+        elif value.bytes is not None and refusal is None:
+            told.append(source.name if source.how == "true peak" else f"{source.name} (sampled)")
+        else:
+            told.append(f"not {source.name}: {value.reason or refusal}")
+    return "; ".join(told)
+
+
+def memory_limit() -> str:
+    """Which kinds of limit a plan's limits.memory_limit_gb can put on a server here, best first."""
+    return "; ".join(kind if why is None else f"not {kind}: {why}" for kind, why in limit.kinds())
 
 
 def _advice(steady: float) -> str:

@@ -129,8 +129,8 @@ class Handler(socketserver.StreamRequestHandler):
             else:
                 for _ in generation.chunks():
                     pass
+                model.requests += 1
                 self.reply(200, generation.whole())
-            model.requests += 1
 
     def stream(self, generation: Generation) -> None:
         """Send a generation as server-sent events, one HTTP chunk each."""
@@ -144,6 +144,8 @@ class Handler(socketserver.StreamRequestHandler):
                 self.hang(generation.stuck)
             if generation.cut:
                 raise Hangup
+        # counted before the client can know that it is over, and ask health
+        self.server.model.requests += 1
         self.wfile.write(b"0\r\n\r\n")
 
     def hang(self, how: str) -> None:

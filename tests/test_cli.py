@@ -254,6 +254,19 @@ def test_arms_and_doctor(call: Callable[..., Said]) -> None:
     assert "prompt_lookup" in call("arms").stdout
     facts = json.loads(call("doctor", "--json").stdout)
     assert facts["arms"] == "A, C" and "tiny" in facts["plans"]
+    for kind in ("cgroup", "RLIMIT_AS"):
+        assert kind in facts["memory limit"]
+    for source in (
+        "engine",
+        "nvml",
+        "nvml-device",
+        "cgroup",
+        "phys_footprint",
+        "VmHWM",
+        "pss",
+        "rss",
+    ):
+        assert source in facts["peak memory"]
 
 
 def test_a_knock_out_campaign_differs_in_one_switch_per_arm(root: Path) -> None:

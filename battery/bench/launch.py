@@ -186,8 +186,10 @@ class Server:
                 if self._stop_asked():
                     raise Interrupted
                 if self.exit_status is not None:
+                    word = self.kills.word(self.exit_status)
+                    killed = f", killed for memory: {word.text}" if word else ""
                     raise LaunchError(
-                        f"arm {self.arm.name}: the server exited with {self.exit_status} while starting"
+                        f"arm {self.arm.name}: the server exited with {self.exit_status} while starting{killed}"
                         f" ({' '.join(self.command[:6])} …); its last lines:\n{self.log_tail()}"
                     )
                 try:

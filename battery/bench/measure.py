@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from battery.bench import breach, gate, judge, memory, outcome, prompts, repeat, sensors
+from battery.bench import breach, failure, gate, judge, memory, outcome, prompts, repeat, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
 from battery.bench.progress import Interrupted, at_once, suspensions
@@ -156,7 +156,7 @@ class Measuring:
         self._mark()
         done = self._stream(body)
         if done.outcome != "ok":
-            kind, reason, evidence = judge.failed(done, body, self.server, self._log_mark)
+            kind, reason, evidence = failure.of(done, body, self.server, self._log_mark)
             raise WindowFailed(kind, f"{what}: {reason}", evidence)
         return done
 
@@ -199,7 +199,7 @@ class Measuring:
             return {}
         return document if status == 200 and isinstance(document, dict) else {}
 
-    def unsent(self, cell: Cell, prompt: Prompt, failure: WindowFailed) -> Measured:
+    def unsent(self, cell: Cell, prompt: Prompt, failed: WindowFailed) -> Measured:
         """The record of a cell that was not tried because its window had failed before it."""
         _, request = self._prepare(cell, prompt)
         now = utc_now()
@@ -207,12 +207,12 @@ class Measuring:
             verdict="not tried", waited_s=0.0, reasons=("the window had failed before",)
         )
         return Measured(
-            outcome=failure.outcome,
-            reason=failure.reason,
-            evidence=failure.evidence,
+            outcome=failed.outcome,
+            reason=failed.reason,
+            evidence=failed.evidence,
             request=request,
             engagement=self.engaged,
-            memory=failure.memory,
+            memory=failed.memory,
             gate=shut,
             started=now,
             ended=now,
@@ -289,7 +289,7 @@ class Measuring:
         kind, reason, evidence = (
             judge.finished(done, facts, self.plan)
             if done.outcome == "ok"
-            else judge.failed(done, body, self.server, self._log_mark)
+            else failure.of(done, body, self.server, self._log_mark)
         )
         if kind == "ok" and suspensions() > suspended:
             kind, reason = "error", "the battery itself was suspended (Ctrl-Z) during the request"

@@ -56,8 +56,9 @@ def test_the_count_of_the_servers_own_group_comes_first(tmp_path: Path) -> None:
     kmsg, vmstat = quiet(tmp_path, 3)
     kills = Kills(group, kmsg, vmstat, lambda: "")
     kills.mark({7})
-    assert kills.word(KILLED) is None
     quiet(tmp_path, 4)
+    # the machine killed somebody, but nobody of this group
+    assert kills.word(KILLED) is None
     recorded(tmp_path / "g", 1, {"memory.oom_control": "oom_kill 2\n"})
     word = kills.word(KILLED)
     assert word is not None and word.where == "the kernel's cgroup v1"
@@ -66,7 +67,22 @@ def test_the_count_of_the_servers_own_group_comes_first(tmp_path: Path) -> None:
     kills.close()
 
 
-LINE = "4,1207,52369712,-;Out of memory: Killed process {} (python3) total-vm:31190140kB, anon-rss:22519200kB\n"
+def test_a_container_is_asked_before_the_whole_machine(tmp_path: Path) -> None:
+    around = recorded(tmp_path / "c", 2, {"memory.events": "oom 0\noom_kill 0\n"})
+    kmsg, vmstat = quiet(tmp_path, 3)
+    kills = Kills(None, kmsg, vmstat, lambda: "", around)
+    kills.mark({7})
+    recorded(tmp_path / "c", 2, {"memory.events": "oom 1\noom_kill 1\n"})
+    word = kills.word(KILLED)
+    assert word is not None and "cgroup around battery went from 0 to 1" in word.text
+    assert kills.word(1) is None
+    kills.close()
+
+
+LINE = (
+    "3,1207,25813807,-;Memory cgroup out of memory: Killed process {} (python3) total-vm:902056kB, anon-rss:8192kB,"
+    " file-rss:7464kB, shmem-rss:388864kB, UID:0 pgtables:848kB oom_score_adj:0\n"
+)
 
 
 @pytest.mark.parametrize(("pid", "yes"), [(7, True), (8, True), (77, False)])

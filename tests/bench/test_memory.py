@@ -229,6 +229,36 @@ def test_nvml_sums_the_trees_processes_over_all_devices_and_keeps_the_largest() 
     assert source.read() == Value(73)
 
 
+def test_nvml_as_one_h200_told_it() -> None:
+    # recorded: a process that makes a context, allocates 3,000,000,000 bytes, and frees them
+    driver = Driver([{}], [644_939_776])
+    process, device = nvml.PerProcess(driver), nvml.PerDevice(nvml.used(driver), driver)
+    driver.running[0], driver.used[0] = {425: 543_162_368}, 1_197_342_720
+    process.reset({425})
+    device.reset({425})
+    before = process.read().bytes, device.read().bytes
+    driver.running[0], driver.used[0] = {425: 3_544_186_880}, 4_198_367_232
+    process.look()
+    device.look()
+    driver.running[0], driver.used[0] = {425: 543_162_368}, 1_197_342_720
+    for source, at_first in zip((process, device), before, strict=True):
+        peak = source.read().bytes
+        assert at_first is not None and peak is not None
+        assert peak - at_first == pytest.approx(3_000_000_000, rel=0.03)
+
+
+def test_a_process_too_large_to_walk_has_no_pss(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "status").write_text("VmRSS:\t 90000000 kB\n")
+    (tmp_path / "7" / "smaps_rollup").write_text("Pss:  89000000 kB\n")
+    source = proc.Sampled("pss", tmp_path)
+    source.reset({7})
+    assert source.read().bytes is None and "takes long" in (source.read().reason or "")
+    rss = proc.Sampled("rss", tmp_path)
+    rss.reset({7})
+    assert rss.read().bytes == 90_000_000 * 1024
+
+
 def test_nvml_says_why_it_has_nothing() -> None:
     unknown = nvml.PerProcess(Driver([{7: None}], [0]))
     unknown.reset({7})

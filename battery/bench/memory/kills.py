@@ -1,8 +1,9 @@
 """The kernel's word that it killed for memory: counts and messages that came after a mark, each named.
 
-Best first: the count of the server's own cgroup; the kernel's log where it names a process of ours; the whole
-machine's count in /proc/vmstat, and that only together with SIGKILL, since it may have been someone else. On macOS
-jetsam's lines in the unified log. SIGKILL without any of these is a death of unknown cause.
+Best first: the count of the server's own cgroup, which settles it either way; the kernel's log where it names a
+process of ours; the count of the cgroup around battery (a container's); the whole machine's in /proc/vmstat. The
+last two only together with SIGKILL, since it may have been someone else. On macOS jetsam's lines in the unified log.
+SIGKILL without any of these is a death of unknown cause.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Set
 from pathlib import Path
 
 from battery.bench import oom
+from battery.bench.memory import cgroup
 from battery.bench.memory.cgroup import Cgroup
 
 KMSG, VMSTAT = Path("/dev/kmsg"), Path("/proc/vmstat")
@@ -55,56 +57,59 @@ class Kills:
         kmsg: Path = KMSG,
         vmstat: Path = VMSTAT,
         jetsam: Callable[[], str] = unified_log,
+        around: Cgroup | None = None,
     ) -> None:
         self._group, self._vmstat, self._jetsam = group, vmstat, jetsam
+        self._around = (around or cgroup.of()) if group is None else None
         self._pids: Set[int] = frozenset()
         self._in_group: int | None = None
+        self._in_around: int | None = None
         self._on_machine: int | None = None
-        self._messages: int | None = None
-        with contextlib.suppress(OSError):
-            self._messages = os.open(kmsg, os.O_RDONLY | os.O_NONBLOCK)
+        self._kmsg, self._messages = kmsg, -1
 
     def close(self) -> None:
         """Give up the kernel's log."""
-        if self._messages is not None:
+        if self._messages >= 0:
             os.close(self._messages)
-            self._messages = None
+            self._messages = -1
 
     def mark(self, pids: Set[int] = frozenset()) -> None:
         """Begin to count from here; `pids` are the server's processes as long as they live."""
         self._pids = self._pids | pids
         self._in_group = self._group.kills() if self._group else None
+        self._in_around = self._around.kills() if self._around else None
         self._on_machine = machine_kills(self._vmstat)
-        if self._messages is not None:
-            with contextlib.suppress(OSError):
-                os.lseek(self._messages, 0, os.SEEK_END)
+        with contextlib.suppress(OSError):
+            if self._messages < 0:
+                self._messages = os.open(self._kmsg, os.O_RDONLY | os.O_NONBLOCK)
+            os.lseek(self._messages, 0, os.SEEK_END)
 
     def word(self, exit_status: int | None) -> oom.Words | None:
         """The kernel's word that the server, or a process of it, was killed for memory since the mark."""
-        if self._group is not None:
-            before, after = self._in_group, self._group.kills()
-            if before is not None and after is not None and after > before:
-                text = f"oom_kill of the server's own cgroup went from {before} to {after}"
-                return oom.Words(f"the kernel's {self._group.label}", "kernel", text)
+        if self._group is not None and (moved := _moved(self._in_group, self._group.kills())):
+            text = f"oom_kill of the server's own cgroup went {moved}"
+            return oom.Words(f"the kernel's {self._group.label}", "kernel", text)
         for line in self._lines():
             found = _LINUX.search(line)
             if found and int(found.group(1)) in self._pids:
                 return oom.Words("the kernel's log", "kernel", line[:240])
-        if not oom.killed(exit_status):
-            return None
-        before, after = self._on_machine, machine_kills(self._vmstat)
-        if before is not None and after is not None and after > before:
-            text = f"SIGKILL, and oom_kill of the whole machine went from {before} to {after}"
+        if self._in_group is not None or not oom.killed(exit_status):
+            return None  # the group's own count would have moved
+        if self._around is not None and (moved := _moved(self._in_around, self._around.kills())):
+            text = f"SIGKILL, and oom_kill of the cgroup around battery went {moved}"
+            return oom.Words(f"the kernel's {self._around.label}", "kernel", text)
+        if moved := _moved(self._on_machine, machine_kills(self._vmstat)):
+            text = f"SIGKILL, and oom_kill of the whole machine went {moved}"
             return oom.Words("the kernel's /proc/vmstat", "kernel", text)
-        for found in _JETSAM.finditer(self._jetsam()):
-            if int(found.group(1) or found.group(2)) in self._pids:
-                return oom.Words("the unified log", "kernel", f"SIGKILL, and {found.group()[:240]}")
+        for kill in _JETSAM.finditer(self._jetsam()):
+            if int(kill.group(1) or kill.group(2)) in self._pids:
+                return oom.Words("the unified log", "kernel", f"SIGKILL, and {kill.group()[:240]}")
         return None
 
     def _lines(self) -> list[str]:
         """What the kernel logged since the mark; nothing where its log may not be read."""
         lines: list[str] = []
-        while self._messages is not None and len(lines) < 10_000:
+        while self._messages >= 0 and len(lines) < 10_000:
             try:
                 record = os.read(self._messages, 8192)
             except BrokenPipeError:
@@ -115,3 +120,10 @@ class Kills:
                 break
             lines += record.decode("utf-8", "replace").splitlines()
         return lines
+
+
+def _moved(before: int | None, after: int | None) -> str | None:
+    """How a count moved, in words; None where it did not, or is not told."""
+    if before is None or after is None or after <= before:
+        return None
+    return f"from {before} to {after}"

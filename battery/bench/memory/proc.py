@@ -15,6 +15,8 @@ from battery.bench.memory.source import Value, risen
 from battery.ledger.receipt import How
 
 PROC = Path("/proc")
+TOO_LARGE = 8_000_000_000
+"""Resident bytes beyond which a process's pages are not walked for PSS: it takes a second and more."""
 DEAR_S = 0.002
 """A look that takes longer than this would disturb the cell, and is left out of it."""
 
@@ -132,6 +134,10 @@ class Sampled:
     def read(self) -> Value:
         """The largest sum seen, the one at this moment included."""
         self._sample()
+        if self._most is None and self._large():
+            return Value(
+                None, f"not read: walking the pages of more than {TOO_LARGE} bytes takes long"
+            )
         if self._most is None:
             return Value(None, f"no /proc/PID that tells {self.name}")
         notes = []
@@ -146,7 +152,14 @@ class Sampled:
         if now is not None:
             self._most = max(now, self._most or 0)
 
+    def _large(self) -> bool:
+        """Whether PSS would take too long to read."""
+        sizes = [status(pid, self._proc).get("VmRSS", 0) for pid in self._pids]
+        return self.name == "pss" and sum(sizes) > TOO_LARGE
+
     def _sum(self) -> int | None:
+        if self._large():
+            return None
         sizes = [
             pss(pid, self._proc) if self.name == "pss" else status(pid, self._proc).get("VmRSS")
             for pid in self._pids
