@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from battery.bench.backends import load_backend
-from battery.ledger import store, strict
+from battery.ledger import derive, store, strict
 from battery.ledger.arm import Arm, known_arms, load_arm
 from battery.ledger.errors import ArmError, InputError, ReceiptError
 from battery.ledger.plan import Plan
@@ -29,6 +29,27 @@ def load_arms(text: str, root: Path) -> list[Arm]:
     for arm in arms:
         load_backend(arm.backend).command(arm, "127.0.0.1", 1)
     return arms
+
+
+def chosen_arms(
+    arms: str | None, knockout: str | None, isolate: str | None, root: Path
+) -> tuple[list[Arm], str]:
+    """The arms of a command line, the control first, and the words that name their campaign.
+
+    `knockout` and `isolate` are an arm, or an arm and some of its switches: `C` or `C:fused_qkv,prompt_lookup`.
+    """
+    given = {"--arms": arms, "--knockout": knockout, "--isolate": isolate}
+    named = [name for name, words in given.items() if words is not None]
+    if len(named) > 1:
+        raise ArmError(f"{' and '.join(named)}: give one of them")
+    if knockout is None and isolate is None:
+        made = load_arms("A,C" if arms is None else arms, root)
+        return made, "-".join(arm.name for arm in made)
+    name, _, rest = (knockout or isolate or "").partition(":")
+    arm = load_arms(name, root)[0]
+    switches = tuple(word.strip() for word in rest.split(",") if word.strip())
+    made = (derive.knockouts if knockout else derive.isolations)(arm, switches)
+    return made, f"{'knockout' if knockout else 'isolate'}-{arm.name}"
 
 
 def folder_of(campaign: str, root: Path) -> Path:
@@ -56,7 +77,7 @@ def chosen(campaigns: Sequence[str] | None, root: Path) -> list[Path]:
 
 
 def campaign_folder(
-    name: str, plan: Plan, arms: Sequence[Arm], root: Path, console: Console
+    name: str, plan: Plan, arms: Sequence[Arm], words: str, root: Path, console: Console
 ) -> Path:
     """Where this campaign lives: as named, or the first of its kind that is not finished, or a new one."""
     receipts = root / "receipts"
@@ -66,7 +87,7 @@ def campaign_folder(
         ):
             raise InputError(f"campaign name '{name}': use letters, digits, '.', '_' and '-'")
         return receipts / name
-    stem = f"{plan.name}-{'-'.join(arm.name for arm in arms)}"
+    stem = f"{plan.name}-{words}"
     number = 1
     while True:
         folder = receipts / (stem if number == 1 else f"{stem}-{number}")

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -27,13 +28,13 @@ from battery import __version__
 from battery.bench import schedule
 from battery.bench.progress import Progress
 from battery.bench.run import Conductor
-from battery.choices import campaign_folder, chosen, expected_time, load_arms
+from battery.choices import campaign_folder, chosen, chosen_arms, expected_time
 from battery.ledger import store
 from battery.ledger.arm import difference, known_arms, load_arm
 from battery.ledger.errors import BatteryError, CellsFailed, DiskError, ReceiptError, VerifyFailed
 from battery.ledger.plan import load_plan
 from battery.ledger.store import Campaign
-from battery.terminal import Grid, Lines
+from battery.terminal import Grid, Lines, failed_cells
 
 app = typer.Typer(
     add_completion=False,
@@ -44,8 +45,17 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
-
-ArmsOption = Annotated[str, typer.Option("--arms", help="Arms by name, the control first: A,C")]
+ArmsOption = Annotated[
+    str | None, typer.Option("--arms", help="Arms by name, the control first; default: A,C")
+]
+KnockoutOption = Annotated[
+    str | None,
+    typer.Option(help="Instead of --arms: this arm against itself without each of its switches"),
+]
+IsolateOption = Annotated[
+    str | None,
+    typer.Option(help="Instead of --arms: each switch of this arm alone, against none of them"),
+]
 PlanOption = Annotated[
     str, typer.Option("--plan", help="A plan by name or by the path of its TOML file")
 ]
@@ -62,39 +72,50 @@ def out() -> Console:
     return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
 
 
-@app.command(epilog="Example: battery plan --arms A,C --plan quick")
-def plan(arms: ArmsOption = "A,C", plan: PlanOption = "quick", root: RootOption = Path()) -> None:
+@app.command(epilog="Examples: battery plan --arms A,C --plan quick · battery plan --knockout C")
+def plan(
+    arms: ArmsOption = None,
+    knockout: KnockoutOption = None,
+    isolate: IsolateOption = None,
+    plan: PlanOption = "quick",
+    root: RootOption = Path(),
+) -> None:
     """Show the order in which a campaign would run. Touches nothing, starts nothing."""
-    chosen_arms, chosen_plan = load_arms(arms, root), load_plan(plan, root / "plans")
-    console = out()
+    to_run, _ = chosen_arms(arms, knockout, isolate, root)
+    chosen_plan, console = load_plan(plan, root / "plans"), out()
     rungs = ", ".join(f"{rung:,}" for rung in chosen_plan.ladder)
-    total = schedule.expected_cells(chosen_plan, len(chosen_arms))
+    total = schedule.expected_cells(chosen_plan, len(to_run))
     console.print(f"plan {chosen_plan.name}: {chosen_plan.why}", markup=False)
     console.print(
-        f"{chosen_plan.blocks} blocks x {len(chosen_arms)} arms, rungs {rungs} tokens, {chosen_plan.seeds} seeds a rung"
+        f"{chosen_plan.blocks} blocks x {len(to_run)} arms, rungs {rungs} tokens, {chosen_plan.seeds} seeds a rung"
         f"{', one sentinel a window' if chosen_plan.sentinel else ''}: {total} receipts"
     )
-    names = [arm.name for arm in chosen_arms]
+    names = [arm.name for arm in to_run]
     for coin, name in enumerate(names):
         order = schedule.orders(names, chosen_plan.blocks, coin)
         console.print(f"if the coin says {name}: " + " | ".join(" ".join(row) for row in order))
+    if odd := schedule.unbalanced(len(names), chosen_plan.blocks):
+        console.print(odd)
     metric = chosen_plan.primary.metric
     margin = chosen_plan.margins.of(metric)
     console.print(
         f"primary endpoint: {metric} at {chosen_plan.anchor:,} tokens, margin {margin:.0%}"
     )
     console.print(expected_time(chosen_plan, total, root))
-    for arm in chosen_arms[1:]:
+    for arm in to_run[1:]:
         console.print(f"{arm.name} differs from {names[0]} in:")
-        for path, one, other in difference(chosen_arms[0], arm):
+        for path, one, other in difference(to_run[0], arm):
             console.print(f"  {path}: {one!r} -> {other!r}", markup=False)
 
 
 @app.command(
-    epilog="Examples: battery run --arms A,C · battery run --arms A,B,C --plan pr --campaign my-pr --json"
+    epilog="Examples: battery run --arms A,C · battery run --arms A,B,C --plan pr --campaign my-pr --json ·"
+    " battery run --knockout C · battery run --isolate C:fused_qkv,prompt_lookup"
 )
 def run(
-    arms: ArmsOption = "A,C",
+    arms: ArmsOption = None,
+    knockout: KnockoutOption = None,
+    isolate: IsolateOption = None,
     plan: PlanOption = "quick",
     campaign: Annotated[
         str, typer.Option(help="Name; the same name goes on where it stopped")
@@ -112,11 +133,12 @@ def run(
     root: RootOption = Path(),
 ) -> None:
     """Measure arms against each other, write receipts, then charts and report. Ctrl-C stops it resumable."""
-    chosen_arms, chosen_plan = load_arms(arms, root), load_plan(plan, root / "plans")
+    to_run, words = chosen_arms(arms, knockout, isolate, root)
+    chosen_plan = load_plan(plan, root / "plans")
     console = Console(stderr=True, highlight=False) if as_json else out()
-    folder = campaign_folder(campaign, chosen_plan, chosen_arms, root, console)
+    folder = campaign_folder(campaign, chosen_plan, to_run, words, root, console)
     with display(as_json, console) as progress:
-        counts = Conductor(chosen_plan, chosen_arms, folder, progress, seed, port).run()
+        counts = Conductor(chosen_plan, to_run, folder, progress, seed, port).run()
     report, headline = publish(folder, root)
     if as_json:
         facts = {
@@ -138,7 +160,8 @@ def run(
             f"{count} {name}" for name, count in sorted(counts.items()) if name != "ok"
         )
         raise CellsFailed(
-            f"{failed} of {sum(counts.values())} cells did not end ok ({rest}); each receipt says why"
+            f"{failed} of {sum(counts.values())} cells did not end ok ({rest}), more than the"
+            f" {chosen_plan.limits.failed_share:.0%} that the plan allows:\n{failed_cells(folder)}"
         )
 
 
@@ -267,6 +290,34 @@ def arms(
             console.print(
                 f"{known[0].name} -> {other.name}  {path}: {one!r} -> {two!r}", markup=False
             )
+
+
+@app.command("probe", epilog="Example: battery probe http://127.0.0.1:8080/v1 --json")
+def look(
+    url: Annotated[
+        str, typer.Argument(help="Base URL as for the openai client: http://host:port/v1")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object")] = False,
+    model: Annotated[str | None, typer.Option(help="Default: the first of URL/models")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of the answer")] = 64,
+    prompt: Annotated[str | None, typer.Option(help="Default: a new one each time")] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable that holds the API key")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, max=86_400, help="Seconds for the request")
+    ] = 600.0,
+) -> None:
+    """Send one streamed request to any OpenAI-compatible server and show that single cell. Exit 0 only if it is ok."""
+    from battery.bench import probe
+
+    key = probe.key_of(api_key_env)
+    seen = probe.look(
+        url, model=model, max_tokens=max_tokens, prompt=prompt, key=key, timeout_s=timeout
+    )
+    told = json.dumps(msgspec.to_builtins(seen)) if as_json else "\n".join(probe.summary(seen))
+    sys.stdout.write(told + "\n")
+    raise typer.Exit(seen.exit_code)
 
 
 @app.command("doctor", epilog="Example: battery doctor")

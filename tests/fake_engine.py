@@ -129,8 +129,8 @@ class Handler(socketserver.StreamRequestHandler):
             else:
                 for _ in generation.chunks():
                     pass
+                model.requests += 1
                 self.reply(200, generation.whole())
-            model.requests += 1
 
     def stream(self, generation: Generation) -> None:
         """Send a generation as server-sent events, one HTTP chunk each."""
@@ -144,6 +144,8 @@ class Handler(socketserver.StreamRequestHandler):
                 self.hang(generation.stuck)
             if generation.cut:
                 raise Hangup
+        # counted before the client can know that it is over, and ask health
+        self.server.model.requests += 1
         self.wfile.write(b"0\r\n\r\n")
 
     def hang(self, how: str) -> None:
@@ -195,6 +197,9 @@ def options_of(line: list[str] | None) -> argparse.Namespace:
     add("--slow", type=float, default=1, help="multiplies every time")
     add("--memory-mb", type=float, default=100)
     add("--memory-kb-per-token", type=float, default=50)
+    add("--touch-kb-per-token", type=float, default=0, help="memory that a request really takes")
+    add("--touch-when", choices=("prefill", "decode"), default="prefill")
+    add("--touch-mb-at-start", type=float, default=0, help="memory that loading really takes")
     parser.set_defaults(events=None)
     early = parser.parse_args(line)
     if early.script is not None:

@@ -61,6 +61,7 @@ REQUEST = {
     "empty-answer": "a finish reason and usage, but no token",
     "role-only": "the role chunk and [DONE]",
     "clamp-max-tokens": "never more than N tokens, and the sampler echo says so",
+    "clamps-silently": "never more than N tokens, and the sampler echo says what was asked",
     "ignores-seed": "another text every time",
     "short": "stops by itself after N tokens",
     "incoherent": "answers with a word and then '!' for ever",

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fake_faults import Faults, log, run_out_of_memory
-from fake_model import Model, Token
+from fake_model import Model, Token, touched
 
 SAMPLER = ("temperature", "top_p", "top_k", "seed", "max_tokens", "min_tokens")
 
@@ -31,7 +31,8 @@ class Generation:
         self.sent: list[Token] = []
         self.finish = "length"
         most = int(body.get("max_tokens") or body.get("max_completion_tokens") or 64)
-        if len(self.answer) < most and "clamp-max-tokens" not in faults:
+        clamped = "clamp-max-tokens" in faults or "clamps-silently" in faults
+        if len(self.answer) < most and not clamped:
             self.finish = "stop"
         self.cached = model.cached(ids)
         self.prompt_s = self.decode_s = 0.0
@@ -65,6 +66,7 @@ class Generation:
             return
         if "empty-answer" in faults:
             self.answer, self.finish = [], "stop"
+        held = self.touch("prefill")
         for number, (at_s, size) in enumerate(self.schedule()):
             limit = faults.number("oom-at")
             if number == 1 and limit is not None and len(self.ids) >= limit:
@@ -79,9 +81,19 @@ class Generation:
             if told is not None:
                 yield from told
                 return
+            if number == 0:
+                held = held or self.touch("decode")
+        del held
         self.decode_s = time.perf_counter() - self.began - self.prompt_s
         model.ran(max(1, len(self.sizes)))
         yield from self.end()
+
+    def touch(self, when: str) -> bytearray | None:
+        """Take and touch the memory of this context, as a KV cache does, if this is the time for it."""
+        options = self.model.options
+        if when != options.touch_when or not options.touch_kb_per_token:
+            return None
+        return touched(int(len(self.ids) * options.touch_kb_per_token * 1000))
 
     def tokens(self, size: int) -> dict[str, Any]:
         """A chunk with the next tokens."""

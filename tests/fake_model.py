@@ -60,6 +60,14 @@ def prompt_of(body: dict[str, Any]) -> tuple[list[int], str] | None:
     return (tokenize(prompt), prompt) if isinstance(prompt, str) else None
 
 
+def touched(size: int) -> bytearray:
+    """Memory of that many bytes, every page of it written; MemoryError where it cannot be had."""
+    memory = bytearray(size)
+    for at in range(0, size, 4096):
+        memory[at] = 1
+    return memory
+
+
 class Model:
     """The state of one fake engine between requests."""
 
@@ -69,13 +77,15 @@ class Model:
         self.requests = 0
         self.runs: dict[str, int] = dict.fromkeys(SWITCHES, 0)
         self._cache: list[list[int]] = []
+        self.weights = touched(int(options.touch_mb_at_start * 1e6))
         self.base = int(options.memory_mb * 1e6)
         self.active = self.peak = self.base
 
     def write(self, ids: list[int], text: str, body: dict[str, Any], faults: Faults) -> list[Token]:
         """The whole answer: the same for the same prompt, seed and sampler; it stops by itself only where it may."""
         most = int(body.get("max_tokens") or body.get("max_completion_tokens") or 64)
-        most = min(most, faults.number("clamp-max-tokens", most) or most)
+        for clamp in ("clamp-max-tokens", "clamps-silently"):
+            most = min(most, faults.number(clamp, most) or most)
         least = most if body.get("ignore_eos") else int(body.get("min_tokens") or 0)
         if "incoherent" in faults:
             return [_token("Paris", True), *[Token(33, "!")] * (most - 1)][:most]

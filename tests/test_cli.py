@@ -15,6 +15,7 @@ import pytest
 
 from battery.bench.lock import MachineLock
 from battery.cli import main
+from battery.ledger.store import Campaign
 
 ENGINE = Path(__file__).parent / "fake_engine.py"
 PLAN = """
@@ -26,6 +27,7 @@ min_tokens = 12
 [gate]
 wait_s = 5
 max_busy = 1.0
+max_pressure = 1.0
 max_steal = 1.0
 calibration = 5.0
 [limits]
@@ -134,11 +136,29 @@ def test_a_second_run_of_a_finished_campaign_gets_a_name_of_its_own(root: Path) 
 
 
 def test_failed_cells_above_the_share_give_exit_4_and_the_report_is_there(root: Path) -> None:
-    arm_file(root, "X", "--fault", "short:7", "--after", "4")
+    arm_file(root, "X", "--fault", "short:7", "--after", "5")
     done = battery(root, "run", "--arms", "A,X", "--plan", "tiny", "--campaign", "bad", "--json")
-    assert done.returncode == 4 and "6 short" in done.stderr
+    assert done.returncode == 4 and "6 of 12 cells did not end ok (6 short)" in done.stderr
+    assert "more than the 5% that the plan allows" in done.stderr
+    where = [line.strip() for line in done.stderr.splitlines() if line.startswith("  X at ")]
+    assert len(where) == 2 and where[0].startswith(
+        "X at 64 tokens, block 1 sentinel, block 1 seed "
+    )
+    assert where[1].startswith("X at 96 tokens, block 1 seed ") and ", block 2 seed " in where[1]
+    assert all(": short: 7 of at least 12 tokens came (stop)" in line for line in where)
     assert json.loads(done.stdout.splitlines()[-1])["outcomes"] == {"ok": 6, "short": 6}
     assert (root / "reports" / "bad.md").is_file()
+
+
+@pytest.mark.parametrize(("share", "code"), [(0.0, 4), (0.5, 0), (0.4, 4)])
+def test_the_plan_says_how_much_may_fail(root: Path, share: float, code: int) -> None:
+    """14: half of these cells fail; the run is an error exactly where that is above the plan's share."""
+    arm_file(root, "X", "--fault", "error-in-stream:3", "--after", "5")
+    (root / "plans" / "some.toml").write_text(f"{PLAN}failed_share = {share}\n")
+    done = battery(root, "run", "--arms", "A,X", "--plan", "some", "--campaign", "bad")
+    assert done.returncode == code, done.stderr
+    told = "X at 96 tokens" in done.stderr and "error inside the stream" in done.stderr
+    assert told == (code == 4)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +236,7 @@ def test_a_corrupt_receipt_is_named_and_not_pooled(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["plan", "run", "status", "charts", "report", "verify", "arms", "doctor"]
+    "verb", ["plan", "run", "status", "charts", "report", "verify", "arms", "doctor", "probe"]
 )
 def test_every_verb_has_help_with_an_example(call: Callable[..., Said], verb: str) -> None:
     done = call(verb, "--help")
@@ -234,3 +254,51 @@ def test_arms_and_doctor(call: Callable[..., Said]) -> None:
     assert "prompt_lookup" in call("arms").stdout
     facts = json.loads(call("doctor", "--json").stdout)
     assert facts["arms"] == "A, C" and "tiny" in facts["plans"]
+    for kind in ("cgroup", "RLIMIT_AS"):
+        assert kind in facts["memory limit"]
+    for source in (
+        "engine",
+        "nvml",
+        "nvml-device",
+        "cgroup",
+        "phys_footprint",
+        "VmHWM",
+        "pss",
+        "rss",
+    ):
+        assert source in facts["peak memory"]
+
+
+def test_a_knock_out_campaign_differs_in_one_switch_per_arm(root: Path) -> None:
+    words = ["{python}", str(ENGINE), "--port", "{port}", "--model", "{model}", "{switches}"]
+    (root / "arms" / "K.toml").write_text(
+        f'backend = "command"\nmodel = "tiny"\ncommand = {json.dumps(words)}\n'
+        '[switches]\nfused_qkv = true\nprompt_lookup = { ngram = 3 }\n[env]\nSWITCHBOARD_X = "1"\n'
+    )
+    done = battery(root, "run", "--knockout", "K", "--plan", "tiny")
+    assert done.returncode == 0, done.stderr
+    receipts = Campaign(root / "receipts" / "tiny-knockout-K").receipts()
+    lines = {r.cell.arm: r.command[r.command.index("tiny") + 1 :] for r in receipts}
+    assert lines == {
+        "K": ("--switch", "fused_qkv", "--switch", "prompt_lookup:ngram=3"),
+        "K-no-fused_qkv": ("--switch", "prompt_lookup:ngram=3"),
+        "K-no-prompt_lookup": ("--switch", "fused_qkv"),
+    }
+    ran = {
+        r.cell.arm: {s.name for s in r.engagement.switches if s.state == "engaged"}
+        for r in receipts
+    }
+    assert ran["K-no-fused_qkv"] == {"prompt_lookup"} and ran["K-no-prompt_lookup"] == {"fused_qkv"}
+    same = {(r.arm.backend, r.arm.model, tuple(r.environment.items())) for r in receipts}
+    assert len(same) == 1 and ("SWITCHBOARD_X", "1") in same.pop()[2]
+    blocks = {(r.cell.block, r.cell.arm) for r in receipts}
+    assert len(blocks) == 2 * 3
+    page = (root / "reports" / "tiny-knockout-K.md").read_text()
+    assert "K-no-fused_qkv" in page and "K without fused_qkv" in page
+
+
+def test_one_choice_of_arms(call: Callable[..., Said]) -> None:
+    said = call("plan", "--arms", "A", "--knockout", "C", "--plan", "tiny")
+    assert said.returncode == 2 and "--arms and --knockout: give one of them" in said.stderr
+    said = call("plan", "--isolate", "C", "--plan", "tiny")
+    assert said.returncode == 2 and '"{switches}"' in said.stderr

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import psutil
@@ -24,6 +24,9 @@ import psutil
 from battery.bench import leash
 from battery.bench.backends import Backend
 from battery.bench.client import Client, Unreachable
+from battery.bench.memory import limit, nvml
+from battery.bench.memory.kills import Kills
+from battery.bench.memory.limit import Limit
 from battery.bench.progress import Interrupted
 from battery.ledger import scrub
 from battery.ledger.arm import Arm
@@ -65,6 +68,7 @@ class Server:
         launch_s: float,
         stop_s: float,
         stop_asked: Callable[[], bool] = lambda: False,
+        memory_limit: int | None = None,
         log_cap: int = leash.LOG_CAP,
     ) -> None:
         self.arm, self.backend = arm, backend
@@ -76,6 +80,12 @@ class Server:
         """What a receipt tells of the server's environment."""
         self.ready: dict[str, Any] = {}
         """The health document that showed readiness."""
+        self.limit: Limit | None = None
+        """What its memory is limited by, once it was started under a plan's memory_limit_gb."""
+        self.kills = Kills()
+        self.gpu_before: int | None = None
+        """Bytes in use on the GPUs just before it started; None where NVML does not tell."""
+        self._memory_limit = memory_limit
         self._mark, self._log_cap = uuid.uuid4().hex, log_cap
         self._log = tempfile.TemporaryFile(prefix="battery-server-")  # noqa: SIM115 closed in stop()
         self._process: subprocess.Popen[bytes] | None = None
@@ -133,11 +143,16 @@ class Server:
             )
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.arm.env}
         self.environment = told_environment(environment, self.arm)
+        command = self._limited()
+        self.gpu_before = nvml.used()
+        group = self.limit.group if self.limit else None
         # the leash first: there is no moment at which the server runs without it
-        self._leash = leash.attach(self._mark, self._log, self._log_cap)
+        self._leash = leash.attach(
+            self._mark, self._log, self._log_cap, group.path if group else None
+        )
         try:
             self._process = subprocess.Popen(
-                self.command,
+                command,
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
@@ -150,6 +165,18 @@ class Server:
             ) from broken
         leash.name_group(self._leash, self._process.pid)
         self._wait_ready(time.monotonic() + self._launch_s)
+        self.kills.mark(self.members())
+
+    def _limited(self) -> Sequence[str]:
+        """The command line to run, under the memory limit where there is one; the kernel's kills count from here."""
+        if self._memory_limit is None:
+            self.kills.mark()
+            return self.command
+        self.limit = limit.impose(self._memory_limit, str(self.port))
+        self.kills.close()
+        self.kills = Kills(self.limit.group)
+        self.kills.mark()
+        return self.limit.wrap(self.command)
 
     def _wait_ready(self, deadline: float) -> None:
         """Poll health until it is ours and ready."""
@@ -159,8 +186,10 @@ class Server:
                 if self._stop_asked():
                     raise Interrupted
                 if self.exit_status is not None:
+                    word = self.kills.word(self.exit_status)
+                    killed = f", killed for memory: {word.text}" if word else ""
                     raise LaunchError(
-                        f"arm {self.arm.name}: the server exited with {self.exit_status} while starting"
+                        f"arm {self.arm.name}: the server exited with {self.exit_status} while starting{killed}"
                         f" ({' '.join(self.command[:6])} …); its last lines:\n{self.log_tail()}"
                     )
                 try:
@@ -194,6 +223,8 @@ class Server:
     def _check(self, document: dict[str, Any]) -> None:
         """LaunchError unless the health document is of our process and of the arm's model."""
         told = document.get("pid")
+        if self.limit is not None:
+            self.limit.confirm(self.pid)
         if told not in self.members():
             raise LaunchError(
                 f"arm {self.arm.name}: port {self.port} is answered by process {told}, not by the one that was"
@@ -220,7 +251,9 @@ class Server:
         with contextlib.suppress(psutil.Error):
             root = psutil.Process(self.pid)
             found |= {root, *root.children(recursive=True)}
-        for pid in _group(self.pid) | leash.marked(self._mark):
+        # a cgroup of its own knows orphans too
+        own = self.limit.group.pids() if self.limit and self.limit.group else set()
+        for pid in _group(self.pid) | leash.marked(self._mark) | own:
             with contextlib.suppress(psutil.Error):
                 found.add(psutil.Process(pid))
         return {process for process in found if _alive(process)}
@@ -238,6 +271,12 @@ class Server:
             if self._leash is not None:
                 leash.let_go(self._leash, gone)
             self._log.close()
+            self.kills.close()
+        left = self.limit.lift() if self.limit else None
+        if left:
+            raise LaunchError(
+                f"arm {self.arm.name}: {left}; stop what it holds before measuring again"
+            )
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         """Stop every process of ours; LaunchError names what would not go."""

@@ -1,11 +1,12 @@
 """A small process beside each server: it ends the server if the battery dies, and keeps the server's log small.
 
-Run as `python leash.py MARK CAP` with a pipe from the battery as standard input and the log as standard output. It is
-started before the server, which carries `BATTERY_WINDOW=MARK` in its environment and hands that on to all it forks.
-The pipe's other end is closed for good only when the battery is dead, by SIGKILL even, and no child of it is still on
-its way to exec: then every process that carries the mark is killed, in whatever session it is and whoever its parent
-has become, and with them the process group that was named. The words `let go` mean that all this is done already.
-A process that was started with an emptied environment and in a session of its own cannot be found this way.
+Run as `python leash.py MARK CAP [CGROUP]` with a pipe from the battery as standard input and the log as standard
+output. It is started before the server, which carries `BATTERY_WINDOW=MARK` in its environment and hands that on to
+all it forks. The pipe's other end is closed for good only when the battery is dead, by SIGKILL even, and no child of
+it is still on its way to exec: then every process that carries the mark is killed, in whatever session it is and
+whoever its parent has become, and with them the process group that was named. The words `let go` mean that all this
+is done already. A control group that was made for the server is emptied and removed too. A process that was started
+with an emptied environment and in a session of its own cannot be found this way.
 
 Linux tells environments in /proc; elsewhere `ps` does (of one's own processes). Standard library only: it starts in
 milliseconds.
@@ -31,15 +32,18 @@ LOG_CAP = 64 << 20
 KEEP = 64 << 10
 LOOK_S = 0.5
 END_S = 10.0
-WAIT_S = 15.0
+EMPTY_S = 5.0
+WAIT_S = 20.0
 """How long a leash is waited for: longer than it may take to kill."""
 LET_GO = b"let go"
 
 
-def attach(mark: str, log: IO[bytes], cap: int = LOG_CAP) -> subprocess.Popen[bytes]:
+def attach(
+    mark: str, log: IO[bytes], cap: int = LOG_CAP, cgroup: Path | None = None
+) -> subprocess.Popen[bytes]:
     """Start a leash for the server that will carry `mark` and print into `log`; end it with `let_go`."""
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, mark, str(cap)],
+        [sys.executable, "-I", "-S", __file__, mark, str(cap), *([str(cgroup)] if cgroup else [])],
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=subprocess.DEVNULL,
@@ -143,6 +147,20 @@ def main() -> None:
             trim(1, cap)
     if not heard.endswith(LET_GO):
         end(mark, {int(line) for line in heard.splitlines() if line.isdigit()})
+        for cgroup in sys.argv[3:]:
+            clear(Path(cgroup))
+
+
+def clear(cgroup: Path) -> None:
+    """Kill whatever the control group still holds, and remove it."""
+    deadline = time.monotonic() + EMPTY_S
+    while cgroup.is_dir() and time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            for pid in (cgroup / "cgroup.procs").read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            cgroup.rmdir()
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
-"""What a cell came to, judged from evidence alone: engagement, cold prefill, sampler, memory, success.
+"""What a cell came to, judged from evidence alone: engagement, cold prefill, sampler, sense.
 
 Pure. Each function takes what the server said and what the client saw; silence is recorded as such and
-never read as agreement.
+never read as agreement. Memory: oom.py.
 """
 
 from __future__ import annotations
 
 import re
-import signal
 from typing import Any, Literal
 
 from battery.ledger.arm import Arm
@@ -15,36 +14,6 @@ from battery.ledger.receipt import Cold, Engagement, SwitchSeen
 from battery.ledger.trace import Trace, prompt_processed
 
 Health = dict[str, Any]
-
-_OOM = re.compile(
-    r"insufficient[ _]memory|out[ _]of[ _]memory|std::bad_alloc|cannot allocate memory|unable to allocate"
-    r"|\[metal::malloc\]|cudaMalloc failed|No available memory for the cache blocks"
-    r"|kIOGPUCommandBufferCallbackErrorOutOfMemory|MemoryError",
-    re.IGNORECASE,
-)
-
-
-def oom_words(*texts: str | None) -> str | None:
-    """The allocator's words in any of the texts, with what stands around them; None when there are none.
-
-    A bare "oom" inside another word, a timeout, or SIGKILL alone is no evidence.
-    """
-    for text in texts:
-        found = _OOM.search(text or "")
-        if found and text:
-            return text[max(0, found.start() - 80) : found.end() + 80].strip()
-    return None
-
-
-def kernel_oom(
-    exit_status: int | None, kills_before: int | None, kills_after: int | None
-) -> str | None:
-    """The kernel's word that it killed for memory: SIGKILL and a counter that moved, never one alone."""
-    if exit_status != -signal.SIGKILL or kills_before is None or kills_after is None:
-        return None
-    if kills_after <= kills_before:
-        return None
-    return f"SIGKILL, and the kernel's oom_kill counter went from {kills_before} to {kills_after}"
 
 
 def engagement(arm: Arm, before: Health, after: Health) -> Engagement:
@@ -141,8 +110,10 @@ def _rules(arm: Arm, health: Health) -> tuple[dict[str, Any], list[str]]:
     return rules, broken
 
 
-def cold(trace: Trace, probe: str) -> Cold:
+def cold(trace: Trace, probe: str, doubt: str | None = None) -> Cold:
     """Whether the server says that it processed every prompt token; `probe` is the window's cache probe in words.
+
+    `doubt` is what that probe showed against the server's word: then `cold` is no more than what it says.
 
     The server's own figures decide. The client's prompt length is never put in for a missing one: that
     check could not fail.
@@ -152,14 +123,22 @@ def cold(trace: Trace, probe: str) -> Cold:
     if (cached or 0) > 0 or (worked is not None and whole is not None and worked < whole):
         return Cold(value="warm", evidence=facts)
     if cached == 0 or (worked is not None and worked == whole):
+        if doubt is not None:
+            return Cold(value="unverified", evidence=f"{facts}; but {doubt}", doubt=doubt)
         return Cold(value="cold", evidence=facts)
     return Cold(value="unverified", evidence=f"the server does not say; {probe}")
 
 
 def honoured(
-    asked: dict[str, Any], told: dict[str, Any] | None
+    asked: dict[str, Any], told: dict[str, Any] | None, seen: Trace | None = None
 ) -> tuple[Literal["honoured", "changed", "unknown"], str]:
-    """Whether the sampler that the server says it applied is the one asked for, and what differs."""
+    """Whether the sampler that the server says it applied is the one asked for, and what differs.
+
+    `seen` is what came: a length that contradicts max_tokens needs no word of the server.
+    """
+    length = None if seen is None else _length(asked.get("max_tokens"), seen)
+    if length is not None:
+        return "changed", length
     if told is None:
         return "unknown", "the server does not say which sampler it applied"
     changed = [
@@ -177,6 +156,18 @@ def honoured(
     if changed:
         return "changed", "; ".join(changed)
     return ("unknown", f"no word on {', '.join(silent)}") if silent else ("honoured", "")
+
+
+def _length(asked: int | None, seen: Trace) -> str | None:
+    """How the tokens that came contradict max_tokens, by the server's own count; None where they do not."""
+    came = seen.completion_tokens
+    if asked is None or came is None or not seen.comparable:
+        return None
+    if came > asked:
+        return f"max_tokens: asked {asked}, but {came} tokens came"
+    if came < asked and seen.finish_reason == "length":
+        return f"max_tokens: asked {asked}, but the server stopped for length after {came}"
+    return None
 
 
 def incoherent(answer: str, words: tuple[str, ...]) -> str | None:

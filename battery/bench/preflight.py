@@ -34,11 +34,11 @@ class PromptFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     prompts: tuple[Prompt, ...]
 
 
-def wait_quiet(plan: Plan, progress: Progress, stopper: Stopper) -> None:
+def wait_quiet(plan: Plan, progress: Progress, stopper: Stopper, glances: sensors.Glances) -> None:
     """Wait until the machine is idle enough to take its baseline; GateRefused if it does not become so."""
     progress.phase(None, "gate", "an idle machine, to take its baseline")
     limits = msgspec.structs.replace(plan.gate, calibration=None, temp_band_c=None)
-    clearance = gate.wait(limits, {}, sensors.glance, lambda: stopper.asked)
+    clearance = gate.wait(limits, {}, glances.look, lambda: stopper.asked)
     stopper.check()
     if clearance.verdict == "refused":
         raise GateRefused(

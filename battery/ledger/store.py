@@ -272,13 +272,17 @@ def block_attempts(
 def complete_blocks(receipts: Iterable[Receipt], header: Header) -> dict[int, list[Receipt]]:
     """The receipts of each block that has every cell of every arm in one attempt; the last such attempt counts.
 
-    Receipts of other attempts are abandoned: kept, shown, never pooled.
+    An attempt in which the machine was disturbed counts only once the plan's reruns are used up. Receipts of other
+    attempts are abandoned: kept, shown, never pooled.
     """
     whole = header.cells_per_window * len(header.arms)
     complete: dict[int, list[Receipt]] = {}
     for block, attempts in sorted(block_attempts(receipts, header).items()):
+        disturbances = 0
         for _, cells in sorted(attempts.items()):
-            if len(cells) == whole:
+            disturbances += (disturbed := any(cell.breach for cell in cells))
+            stands = not disturbed or disturbances > header.plan.limits.reruns
+            if len(cells) == whole and stands:
                 complete[block] = sorted(cells, key=lambda receipt: receipt.sequence)
     return complete
 

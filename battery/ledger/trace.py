@@ -134,11 +134,13 @@ def prefill(trace: Trace) -> float | None:
 def prompt_processed(trace: Trace) -> int | None:
     """Prompt tokens that the server says it worked through (P − cached); None when it does not say."""
     said = (trace.timings or {}).get("prompt_tokens")
-    if isinstance(said, int) and not isinstance(said, bool):
+    if isinstance(said, int) and not isinstance(said, bool) and said >= 0:
         return said
     if trace.prompt_tokens is None or trace.cached_tokens is None:
         return None
-    return trace.prompt_tokens - trace.cached_tokens
+    # more cached than there was of it: one of the two figures is wrong, and nobody can say which
+    rest = trace.prompt_tokens - trace.cached_tokens
+    return rest if rest >= 0 else None
 
 
 @metric("TPOT", "s", "lower")
@@ -147,7 +149,9 @@ def tpot(trace: Trace) -> float | None:
     n = trace.completion_tokens
     if not trace.comparable or n is None or n < 2 or len(trace.events) < 2:
         return None
-    return (trace.events[-1].at_ns - trace.events[0].at_ns) / 1e9 / (n - 1)
+    span_ns = trace.events[-1].at_ns - trace.events[0].at_ns
+    # all of it in one read has no time between its tokens, and none is not the time 0
+    return span_ns / 1e9 / (n - 1) if span_ns > 0 else None
 
 
 @metric("end to end", "s", "lower")

@@ -140,7 +140,7 @@ def test_the_expected_time_survives_a_clock_that_was_set_back(
     ]
     (folder / store.JOURNAL).write_text("".join(lines))
     assert choices.expected_time(plan, 1, tmp_path).startswith(words)
-    again = choices.campaign_folder("", plan, [fake_arm("A")], tmp_path, Console(quiet=True))
+    again = choices.campaign_folder("", plan, [fake_arm("A")], "A", tmp_path, Console(quiet=True))
     assert again.name == "small-A"
     (folder / store.HEADER).chmod(0o644)
     (folder / store.HEADER).write_bytes(b"{")

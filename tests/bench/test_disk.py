@@ -125,7 +125,7 @@ def test_a_full_disk_is_exit_9_in_one_line(small_disk: Path, fake_arm: Make) -> 
     )
     (root / "plans" / "t.toml").write_text(
         "ladder = [64]\nblocks = 1\n[sampler]\nmax_tokens = 12\nmin_tokens = 12\n"
-        "[gate]\nmax_busy = 1.0\nmax_steal = 1.0\ncalibration = 9.0\n"
+        "[gate]\nmax_busy = 1.0\nmax_pressure = 1.0\nmax_steal = 1.0\ncalibration = 9.0\n"
     )
     fill(root)
     line, environment = command(root, "run", "--arms", "A", "--plan", "t", "--json")

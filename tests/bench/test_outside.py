@@ -29,6 +29,7 @@ min_tokens = 12
 [gate]
 wait_s = 5
 max_busy = 1.0
+max_pressure = 1.0
 max_steal = 1.0
 calibration = 5.0
 [limits]
