@@ -196,7 +196,7 @@ def test_51_52_a_press_at_any_stage_loses_nothing_and_leaves_nothing(
 
 def test_a_second_press_ends_a_long_answer_at_once(engine: Arm, tiny: Plan) -> None:
     arm = msgspec.structs.replace(
-        engine, command=[*engine.command, "--fault", "stall:3", "--after", "4"]
+        engine, command=[*engine.command, "--fault", "stall:3", "--after", "5"]
     )
     with tempfile.TemporaryDirectory() as place:
         presser = Presser("request", signal.SIGINT, 2, 100)
@@ -232,9 +232,10 @@ def test_a_cell_in_which_the_battery_was_suspended_is_no_measurement(
 
     with subprocess.Popen([sys.executable, "-c", suspend], stdin=subprocess.PIPE) as child:
         conduct(tmp_path / "c", tiny, [slow], Suspending(child))
-    first, second = Campaign(tmp_path / "c").receipts()
+    first, *rest = Campaign(tmp_path / "c").receipts()
     assert first.outcome == "error" and "the battery itself was suspended" in (first.reason or "")
-    assert second.outcome == "ok"
+    assert first.breach == (first.reason,) and [one.attempt for one in rest] == [2, 1]
+    assert complete(tmp_path / "c") == {"ok": 2}, "its block was measured again"
 
 
 def test_a_press_in_the_midst_of_a_line_is_told_later() -> None:
