@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from stopped import complete, nothing_left
 
-from battery.bench import run, sensors
+from battery.bench import run
 from battery.bench.launch import Server
 from battery.bench.progress import Interrupted, Progress, Stopper
 from battery.bench.run import Conductor
@@ -116,9 +117,7 @@ class Presser(Progress):
         patch.setattr(Server, "_end", self.around("stopping", Server._end))
         patch.setattr(Campaign, "seal", self.around("sealing", Campaign.seal))
         patch.setattr(run.MachineLock, "__exit__", lambda *words: self.unlock(*words))
-        patch.setattr(
-            sensors, "glance", lambda pid=None: sensors.read(sensors.CpuShare(), 0.0, pid)
-        )
+        patch.setattr(import_module("battery.bench.sensors.glance"), "GLANCE_S", 0.02)
 
 
 def conduct(folder: Path, plan: Plan, arms: Sequence[Arm], progress: Progress) -> None:
