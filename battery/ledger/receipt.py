@@ -141,6 +141,8 @@ class Reading(
     """Of the hottest of `temps`."""
     temps: dict[str, float] = {}
     """°C per sensor."""
+    fans: dict[str, float] = {}
+    """Turns a minute."""
     busy: float | None = None
     """Share of all cores in use since the look before, 0 to 1."""
     foreign: float | None = None

@@ -20,7 +20,7 @@ from battery.bench.sensors.watch import Watch
 
 PARSERS: list[Callable[[Path], tuple[Any, str | None]]] = [
     linux.temperatures, linux.throttle_counts, linux.pressure, linux.swapped_in, linux.processor_time, linux.clocks,
-    linux.on_mains, linux.low_power,
+    linux.on_mains, linux.low_power, linux.fans,
 ]  # fmt: skip
 
 
@@ -31,6 +31,7 @@ def test_a_laptop(tmp_path: Path) -> None:
         "acpitz/temp1": 45.0, "nvme/Composite": 38.85, "coretemp/Package id 0": 52.0, "coretemp/Core 0": 50.0,
         "coretemp/Core 4": 52.0, "iwlwifi_1/temp1": 41.0,
     }  # fmt: skip
+    assert linux.fans(root)[0] == {"thinkpad/fan1": 2850, "thinkpad/gpu": 0}
     assert linux.throttle_counts(root) == (
         {"cpu.core_throttle": 30, "cpu.package_throttle": 160}, None,
     )  # fmt: skip
@@ -174,7 +175,7 @@ def test_macos_tools_as_they_speak() -> None:
 def test_macmon_of_both_kinds() -> None:
     now, _ = macos.macmon(told("macmon.jsonl"))
     assert now == {
-        "temps": {"macmon/cpu": 43.73614, "macmon/gpu": 36.95167}, "freq_mhz": 1800.0, "gpu_clock_mhz": 461.0,
+        "temps": {"macmon/cpu": 43.73614, "macmon/gpu": 36.95167}, "fans": {"macmon/fan0": 999.0}, "freq_mhz": 1800.0, "gpu_clock_mhz": 461.0,
         "gpu_power_w": 0.017451683,
     }  # fmt: skip
     old, _ = macos.macmon(told("macmon-0.7.jsonl"))
