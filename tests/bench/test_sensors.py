@@ -175,7 +175,8 @@ def test_macos_tools_as_they_speak() -> None:
 def test_macmon_of_both_kinds() -> None:
     now, _ = macos.macmon(told("macmon.jsonl"))
     assert now == {
-        "temps": {"macmon/cpu": 43.73614, "macmon/gpu": 36.95167}, "fans": {"macmon/fan0": 999.0}, "freq_mhz": 1800.0, "gpu_clock_mhz": 461.0,
+        "temps": {"macmon/cpu": 43.73614, "macmon/gpu": 36.95167}, "fans": {"macmon/fan0": 999.0},
+        "freq_mhz": 1800.0, "gpu_clock_mhz": 461.0,
         "gpu_power_w": 0.017451683,
     }  # fmt: skip
     old, _ = macos.macmon(told("macmon-0.7.jsonl"))
