@@ -2,7 +2,8 @@
 
 Raw values only; statistics come later, from receipts alone.
 
-Schema history: 1 (0.1.0) the first.
+Schema history: 1 (0.1.0) the first; later fields have defaults that say "not kept then": `breach`, `no_samples`,
+`applied`, and what Reading and Gpu tell beyond a temperature, load and clock.
 """
 
 from __future__ import annotations
