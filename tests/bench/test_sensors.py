@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -259,12 +257,3 @@ def test_a_fault_of_ours_is_no_missing_sensor() -> None:
 
 def test_the_look_is_plain_json(tmp_path: Path) -> None:
     assert json.loads(json.dumps(Watch(root=plant("laptop", tmp_path)).look()))["temp_c"] == 52.0
-
-
-def test_the_look_at_nvml_says_what_there_is_or_why_not() -> None:
-    script = Path(__file__).parents[2] / "benchmarks" / "nvml_look.py"
-    done = subprocess.run(
-        [sys.executable, str(script), "0.1"], capture_output=True, text=True, check=True
-    )
-    told = json.loads(done.stdout)
-    assert told.get("why") or told["looks"][0]["ours"]
