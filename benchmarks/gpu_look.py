@@ -19,7 +19,7 @@ from battery.bench.memory import nvml
 KNOWN = 2 << 30
 HOLD = {
     "torch": "import torch; a = torch.zeros({n}, dtype=torch.uint8, device='cuda'); torch.cuda.synchronize()",
-    "mlx": "import mlx.core as mx; a = mx.zeros(({n},), dtype=mx.uint8); mx.eval(a); mx.synchronize()",
+    "mlx": "import mlx.core as mx; a = mx.zeros(({n} >> 20, 1 << 20), dtype=mx.uint8); mx.eval(a); mx.synchronize()",
 }
 START = {
     "torch": "import torch; b = torch.zeros(1, device='cuda'); torch.cuda.synchronize()",

@@ -2,7 +2,8 @@
 
 Pure policy. A breach voids the whole block, both arms, so it must not depend on what an arm does: pressure on the
 processors and the clocks are recorded and never judged here, since an engine's own threads make the one and its kind
-of work the other. Busy and steal are judged by their foreign part, over at least a second.
+of work the other. Busy is judged by its foreign part, and shares of processor time over at least a second. An arm whose
+own heat throttles the machine does so in every rerun: then the block stands, flagged, and nothing was selected.
 """
 
 from __future__ import annotations

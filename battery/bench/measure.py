@@ -99,6 +99,8 @@ class Measuring:
         self.progress, self.stop = progress, stop
         self.health: dict[str, Any] = server.ready
         self.engaged = Engagement(verdict="unobservable", reason="no request yet")
+        self._warmed: set[int] = set()
+        """Rungs that had their untimed request."""
         self.shown = repeat.Shown()
         self._log_mark = 0
 
@@ -247,6 +249,9 @@ class Measuring:
         """Gate, then time one request; whatever happens leaves a Measured."""
         started = utc_now()
         body, request = self._prepare(cell, prompt)
+        died = self._warm_rung(cell, prompt, request, started)
+        if died is not None:
+            return died
         self.progress("gate", "")
         clearance = gate.wait(self.plan.gate, self.baseline, self.look, self.stop)
         if clearance.verdict == "refused":
@@ -262,6 +267,26 @@ class Measuring:
                 ended=utc_now(),
             )
         return self._timed(body, request, clearance, started)
+
+    def _warm_rung(
+        self, cell: Cell, prompt: Prompt, request: Request, started: str
+    ) -> Measured | None:
+        """Before the first cell of a rung, an untimed request of its length; the cell's record if the server died."""
+        tokens = self.plan.warm_up_tokens
+        if cell.rung in self._warmed or not tokens:
+            return None
+        self._warmed.add(cell.rung)
+        self.progress("warm-up", "of this length")
+        messages = prompts.compose(
+            self.plan.workload, self.server.port, cell.rung, prompt.words, prompt.letters
+        )
+        body = self.body(messages, self.server.port, max_tokens=tokens, min_tokens=tokens)
+        shut = Clearance(verdict="not tried", waited_s=0.0, reasons=("it was the untimed warm-up",))
+        came = self._timed(body, request, shut, started)
+        # any other failure shows itself in the timed request too
+        if came.outcome not in ("oom", "lost", "timeout"):
+            return None
+        return msgspec.structs.replace(came, reason=f"in the untimed warm-up: {came.reason}")
 
     def _timed(
         self, body: dict[str, Any], request: Request, clearance: Clearance, started: str

@@ -2,7 +2,9 @@
 
 Raw values only; statistics come later, from receipts alone.
 
-Schema history: 1 (0.1.0) the first; a field that came later has a default, and stands as that in older receipts.
+Schema history: 1 (0.1.0) the first. A field that came later has a default that says "not kept then", and stands as
+that in older receipts: `breach`, `no_samples`, `applied`, and what Reading and Gpu tell beyond temperature, load and
+clock.
 """
 
 from __future__ import annotations
@@ -154,6 +156,8 @@ class Reading(
     """Of the hottest of `temps`."""
     temps: dict[str, float] = {}
     """°C per sensor."""
+    fans: dict[str, float] = {}
+    """Turns a minute."""
     busy: float | None = None
     """Share of all cores in use since the look before, 0 to 1."""
     foreign: float | None = None

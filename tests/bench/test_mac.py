@@ -64,6 +64,7 @@ def look() -> Reading:
 def test_a_mac_at_rest(mac: Mac) -> None:
     now = look()
     assert now.temps == {"macmon/cpu": 43.73614, "macmon/gpu": 36.95167} and now.temp_c == 43.73614
+    assert now.fans == {"macmon/fan0": 999.0}
     assert (now.on_ac, now.low_power, now.thermal_pressure) == (True, False, "nominal")
     assert (now.freq_mhz, now.gpu_clock_mhz, now.gpu_power_w) == (1800.0, 461.0, 0.017451683)
     assert now.counters == {"swap_in_pages": 640} and now.speed_limit is None

@@ -66,7 +66,7 @@ def speed_limit(text: str) -> Told[int]:
 
 
 def macmon(line: str) -> Told[dict[str, Any]]:
-    """Temperatures, powers and clocks of one line of `macmon pipe`."""
+    """Temperatures, fans, power and clocks of one line of `macmon pipe`."""
     try:
         told = json.loads(line)
     except ValueError:
@@ -81,8 +81,15 @@ def macmon(line: str) -> Told[dict[str, Any]]:
         # it averages the sensors that answered: 0 means that none did
         if (value := plausible(_number(temp.get(f"{name}_temp_avg")))) is not None and value != 0
     }
+    turning = told.get("fans")
+    fans = {
+        f"macmon/{fan['name']}": rpm
+        for fan in (turning if isinstance(turning, list) else ())
+        if isinstance(fan, dict) and "name" in fan and (rpm := _number(fan.get("rpm"))) is not None
+    }
     found: dict[str, Any] = {
         "temps": temps,
+        "fans": fans,
         # a pair of clock and share until 0.7, names of their own since
         "freq_mhz": _clock(told, "pcpu"),
         "gpu_clock_mhz": _clock(told, "gpu"),
