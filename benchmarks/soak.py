@@ -12,6 +12,7 @@ check must find that. The last line is one JSON object; the exit code is 1 if an
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -348,8 +349,13 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="battery-soak-") as place:
         soak, began = Soak(Path(place), options), time.monotonic()
-        soak.run()
-        facts = soak.facts(time.monotonic() - began)
+        try:
+            soak.run()
+            facts = soak.facts(time.monotonic() - began)
+        finally:
+            for pid in carrying(soak.work):  # what was found left behind need not stay
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
     for name, value in facts.items():
         print(f"{name:<32} {value}")
     if options.out:
