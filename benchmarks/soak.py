@@ -68,6 +68,7 @@ class Watch(Progress):
     def __init__(self, log: Path, plant: str | None) -> None:
         self._log, self._plant, self._windows = log, plant, 0
         self._kept: list[Any] = []
+        log.touch()
         self._self = psutil.Process()
 
     def window(self, window: Window, attempt: int) -> None:
@@ -300,15 +301,16 @@ class Soak:
 
     def facts(self, wall_s: float) -> dict[str, Any]:
         """What happened, with everything that is wrong under `problems`."""
-        pooled = self.pooled()
-        samples = [
-            msgspec.json.decode(line, type=Sample)
-            for line in (self.work / "samples.jsonl").read_bytes().splitlines()
-        ]
+        pooled = self.pooled() if self.campaign.exists else []
+        if not pooled:
+            self.problems.append("no cell was pooled")
+        log, counter = self.work / "samples.jsonl", self.work / "launches"
+        lines = log.read_bytes().splitlines() if log.exists() else []
+        samples = [msgspec.json.decode(line, type=Sample) for line in lines]
         self.problems += growth(samples)
         early, late = settled_and_last(samples) or ({}, {})
         failed = self.work / "failed"
-        launches = int((self.work / "launches").read_text())
+        launches = int(counter.read_text()) if counter.exists() else 0
         return {
             "cells": len(pooled),
             "seed": self.options.seed,
@@ -318,7 +320,9 @@ class Soak:
             "launches": launches,
             "launches_that_failed": len(failed.read_text().splitlines()) if failed.exists() else 0,
             "stops": dict(self.stopped),
-            "windows_in_longest_process": max(Counter(one.pid for one in samples).values()),
+            "windows_in_longest_process": max(
+                Counter(one.pid for one in samples).values(), default=0
+            ),
             "rss_mb": [round(one["rss"] / 1e6, 1) for one in (early, late) if one],
             "descriptors": [one["fds"] for one in (early, late) if one],
             "children": [one["children"] for one in (early, late) if one],

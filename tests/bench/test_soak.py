@@ -87,6 +87,11 @@ def test_a_short_soak_with_its_stops_holds_and_a_missing_cell_is_found(tmp_path:
     assert "0 pooled receipts for 10 cells" in found and "the seal is not" in found
 
 
+def test_a_battery_that_never_began_is_found(tmp_path: Path) -> None:
+    one = soak.Soak(tmp_path, argparse.Namespace(seed=3, cells=10, plant=None))
+    assert "no cell was pooled" in one.facts(0.0)["problems"]
+
+
 def test_every_fault_that_chance_may_pick_is_one() -> None:
     drawn = [soak_engine.faults(7, "A", launch) for launch in range(300)]
     assert drawn == [soak_engine.faults(7, "A", launch) for launch in range(300)]
