@@ -334,7 +334,7 @@ class Measuring:
                 f"{tokens} of at least {least} tokens came ({trace.finish_reason})",
                 evidence,
             )
-        return "ok", None, {}
+        return "ok", None, {key: evidence[key] for key in ("notes",) if key in evidence}
 
     def _failed(self, done: Completion) -> tuple[Outcome, str, dict[str, Any]]:
         """Outcome, reason and evidence of a request that did not succeed."""
