@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fake_faults import Faults, log, run_out_of_memory
-from fake_model import Model, Token
+from fake_model import Model, Token, touched
 
 SAMPLER = ("temperature", "top_p", "top_k", "seed", "max_tokens", "min_tokens")
 
@@ -42,7 +42,9 @@ class Generation:
         """(seconds after the request, tokens) of every event."""
         options, left = self.model.options, len(self.answer)
         fresh = len(self.ids) - self.cached
-        at = (options.ttft_ms + fresh * options.prefill_us_per_token / 1e3) * options.slow / 1e3
+        compiling = 0.0 if self.model.knows_length(len(self.ids)) else options.compile_ms
+        prefill_ms = options.ttft_ms + compiling + fresh * options.prefill_us_per_token / 1e3
+        at = prefill_ms * options.slow / 1e3
         script = list(options.events or [])
         while left > 0:
             size = options.tokens_per_event
@@ -66,6 +68,7 @@ class Generation:
             return
         if "empty-answer" in faults:
             self.answer, self.finish = [], "stop"
+        held = self.touch("prefill")
         for number, (at_s, size) in enumerate(self.schedule()):
             limit = faults.number("oom-at")
             if number == 1 and limit is not None and len(self.ids) >= limit:
@@ -80,9 +83,19 @@ class Generation:
             if told is not None:
                 yield from told
                 return
+            if number == 0:
+                held = held or self.touch("decode")
+        del held
         self.decode_s = time.perf_counter() - self.began - self.prompt_s
         model.ran(max(1, len(self.sizes)))
         yield from self.end()
+
+    def touch(self, when: str) -> bytearray | None:
+        """Take and touch the memory of this context, as a KV cache does, if this is the time for it."""
+        options = self.model.options
+        if when != options.touch_when or not options.touch_kb_per_token:
+            return None
+        return touched(int(len(self.ids) * options.touch_kb_per_token * 1000))
 
     def tokens(self, size: int) -> dict[str, Any]:
         """A chunk with the next tokens."""

@@ -60,6 +60,14 @@ def prompt_of(body: dict[str, Any]) -> tuple[list[int], str] | None:
     return (tokenize(prompt), prompt) if isinstance(prompt, str) else None
 
 
+def touched(size: int) -> bytearray:
+    """Memory of that many bytes, every page of it written; MemoryError where it cannot be had."""
+    memory = bytearray(size)
+    for at in range(0, size, 4096):
+        memory[at] = 1
+    return memory
+
+
 class Model:
     """The state of one fake engine between requests."""
 
@@ -69,6 +77,8 @@ class Model:
         self.requests = 0
         self.runs: dict[str, int] = dict.fromkeys(SWITCHES, 0)
         self._cache: list[list[int]] = []
+        self._lengths: list[int] = []
+        self.weights = touched(int(options.touch_mb_at_start * 1e6))
         self.base = int(options.memory_mb * 1e6)
         self.active = self.peak = self.base
 
@@ -99,6 +109,12 @@ class Model:
         best = max((_common(ids, old) for old in self._cache), default=0)
         self._cache.append(ids)
         return min(best, len(ids) - 1) if best > PREFIX else 0
+
+    def knows_length(self, length: int) -> bool:
+        """Whether a prompt of about this length came before; from now on one has."""
+        known = any(abs(length - old) <= 8 for old in self._lengths)
+        self._lengths.append(length)
+        return known
 
     def clear_cache(self) -> None:
         """Forget every prompt."""

@@ -31,6 +31,10 @@ Phase = Literal["connect", "http", "prefill", "decode"]
 class Answer(msgspec.Struct):
     """One response as it came off the wire. Stamps are perf_counter nanoseconds."""
 
+    unsent: str | None = None
+    """Why the request never left; None: it did."""
+    connection: str | None = None
+    """`kept` from the request that warmed it, or `opened ahead` by a server that keeps none."""
     sent_ns: int = 0
     status: int | None = None
     content_type: str = ""

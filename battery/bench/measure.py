@@ -6,17 +6,16 @@ health, the timed request, health again. It keeps what happened; outcome.py says
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from battery.bench import gate, memory, outcome, prompts, repeat, sensors
+from battery.bench import breach, failure, gate, judge, memory, outcome, prompts, repeat, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
-from battery.bench.progress import Interrupted
+from battery.bench.progress import Interrupted, at_once, suspensions
 from battery.bench.prompts import Messages, Prompt
 from battery.ledger import strict
 from battery.ledger.cell import Cell
@@ -39,7 +38,7 @@ QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("What is the capital of France? Answer in one short sentence.", ("Paris",)),
     ("What is the opposite of hot? Answer in one short sentence.", ("cold", "cool")),
 )
-DYING_S = 1.0
+NOT_TRIED = Memory(peak=None, source=None)
 NOT_SENT = Cold(value="unverified", evidence="no request was timed")
 
 
@@ -54,9 +53,11 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     text: Text | None = None
     cold: Cold = NOT_SENT
     engagement: Engagement
-    memory: Memory = Memory(peak=None, source=None)
+    memory: Memory = NOT_TRIED
     gate: Clearance
     samples: tuple[Reading, ...] = ()
+    no_samples: str | None = None
+    breach: tuple[str, ...] = ()
     started: str
     ended: str
 
@@ -64,8 +65,15 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 class WindowFailed(BatteryError):
     """A window that cannot go on; every cell that is left gets this outcome."""
 
-    def __init__(self, outcome: Outcome, reason: str, evidence: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        outcome: Outcome,
+        reason: str,
+        evidence: dict[str, Any],
+        memory: Memory = NOT_TRIED,
+    ) -> None:
         super().__init__(reason)
+        self.memory = memory
         self.outcome: Outcome = outcome
         self.reason = reason
         self.evidence = evidence
@@ -82,14 +90,18 @@ class Measuring:
         baseline: dict[str, Any],
         progress: Callable[[str, str], None] = lambda _phase, _detail: None,
         stop: Callable[[], bool] = lambda: False,
+        glances: sensors.Glances | None = None,
+        sampler: sensors.Sampler | None = None,
     ) -> None:
+        self.glances, self.sampler = glances or sensors.Glances(), sampler or sensors.Sampler()
         self.server, self.client, self.plan, self.baseline = server, client, plan, baseline
         self.progress, self.stop = progress, stop
         self.health: dict[str, Any] = server.ready
         self.engaged = Engagement(verdict="unobservable", reason="no request yet")
+        self._warmed: set[int] = set()
+        """Rungs that had their untimed request."""
         self.shown = repeat.Shown()
         self._log_mark = 0
-        self._kills: int | None = None
 
     def body(self, messages: Messages, seed: int, **changes: object) -> dict[str, Any]:
         """The request body for these messages: the same bytes for every arm but for the model's name."""
@@ -135,21 +147,27 @@ class Measuring:
         )
 
     def _mark(self) -> None:
-        """Remember where the log and the kernel's count of memory kills stand; Interrupted if a stop was asked for."""
+        """Remember where the log and the kernel's counts of kills stand; Interrupted if a stop was asked for."""
         if self.stop():
             raise Interrupted
-        self._log_mark, self._kills = self.server.log_size(), memory.oom_kills()
+        self._log_mark = self.server.log_size()
+        self.server.kills.mark(self.server.members())
 
     def _send(self, body: dict[str, Any], what: str) -> Completion:
         """Stream a request that must succeed for the window to go on."""
         self._mark()
-        done = self.client.stream(
-            self.server.backend.chat, body, deadline_s=self.plan.limits.request_s
-        )
+        done = self._stream(body)
         if done.outcome != "ok":
-            kind, reason, evidence = self._failed(done)
+            kind, reason, evidence = failure.of(done, body, self.server, self._log_mark)
             raise WindowFailed(kind, f"{what}: {reason}", evidence)
         return done
+
+    def _stream(self, body: dict[str, Any]) -> Completion:
+        """One request, which a second Ctrl-C may cut off."""
+        with at_once():
+            return self.client.stream(
+                self.server.backend.chat, body, deadline_s=self.plan.limits.request_s
+            )
 
     def _repeat(self) -> None:
         """Send a prompt twice: what that shows of the server's cache and of its seed."""
@@ -183,7 +201,7 @@ class Measuring:
             return {}
         return document if status == 200 and isinstance(document, dict) else {}
 
-    def unsent(self, cell: Cell, prompt: Prompt, failure: WindowFailed) -> Measured:
+    def unsent(self, cell: Cell, prompt: Prompt, failed: WindowFailed) -> Measured:
         """The record of a cell that was not tried because its window had failed before it."""
         _, request = self._prepare(cell, prompt)
         now = utc_now()
@@ -191,11 +209,12 @@ class Measuring:
             verdict="not tried", waited_s=0.0, reasons=("the window had failed before",)
         )
         return Measured(
-            outcome=failure.outcome,
-            reason=failure.reason,
-            evidence=failure.evidence,
+            outcome=failed.outcome,
+            reason=failed.reason,
+            evidence=failed.evidence,
             request=request,
             engagement=self.engaged,
+            memory=failed.memory,
             gate=shut,
             started=now,
             ended=now,
@@ -223,16 +242,15 @@ class Measuring:
 
     def look(self) -> Reading:
         """One reading for the gate: load over a quarter of a second, then the calibration work."""
-        reading = sensors.glance(self.server.pid)
-        if self.plan.gate.calibration is None:
-            return reading
-        took = statistics.median(sensors.calibrate() for _ in range(3))
-        return msgspec.structs.replace(reading, calibration_s=round(took, 6))
+        return self.glances.look(self.server.pid, self.plan.gate.calibration is not None)
 
     def cell(self, cell: Cell, prompt: Prompt) -> Measured:
         """Gate, then time one request; whatever happens leaves a Measured."""
         started = utc_now()
         body, request = self._prepare(cell, prompt)
+        died = self._warm_rung(cell, prompt, request, started)
+        if died is not None:
+            return died
         self.progress("gate", "")
         clearance = gate.wait(self.plan.gate, self.baseline, self.look, self.stop)
         if clearance.verdict == "refused":
@@ -243,34 +261,63 @@ class Measuring:
                 request=request,
                 engagement=self.engaged,
                 gate=clearance,
+                breach=tuple(f"the gate stayed shut: {reason}" for reason in clearance.reasons),
                 started=started,
                 ended=utc_now(),
             )
         return self._timed(body, request, clearance, started)
 
+    def _warm_rung(
+        self, cell: Cell, prompt: Prompt, request: Request, started: str
+    ) -> Measured | None:
+        """Before the first cell of a rung, an untimed request of its length; the cell's record if the server died."""
+        tokens = self.plan.warm_up_tokens
+        if cell.rung in self._warmed or not tokens:
+            return None
+        self._warmed.add(cell.rung)
+        self.progress("warm-up", "of this length")
+        messages = prompts.compose(
+            self.plan.workload, self.server.port, cell.rung, prompt.words, prompt.letters
+        )
+        body = self.body(messages, self.server.port, max_tokens=tokens, min_tokens=tokens)
+        shut = Clearance(verdict="not tried", waited_s=0.0, reasons=("it was the untimed warm-up",))
+        came = self._timed(body, request, shut, started)
+        # any other failure shows itself in the timed request too
+        if came.outcome not in ("oom", "lost", "timeout"):
+            return None
+        return msgspec.structs.replace(came, reason=f"in the untimed warm-up: {came.reason}")
+
     def _timed(
         self, body: dict[str, Any], request: Request, clearance: Clearance, started: str
     ) -> Measured:
         """The timed request with everything read around it."""
-        backend, pid = self.server.backend, self.server.pid
-        reset = backend.reset_peak is not None and self._reset(backend.reset_peak)
-        not_reset = memory.reset_kernel_peak(pid)
-        counted = memory.counters(pid)
+        pid = self.server.pid
+        peaks = memory.Peaks(
+            memory.EngineCounter(self._reset), self.server.members, self.server.limit, self.server.gpu_before
+        )  # fmt: skip
+        peaks.begin()
         self._mark()
-        before = self._health()
+        before, suspended = self._health(), suspensions()
         self.progress("request", "")
-        with sensors.Sampling(pid) as taken:
-            done = self.client.stream(backend.chat, body, deadline_s=self.plan.limits.request_s)
+        with self.sampler.during(pid) as taken, peaks:
+            done = self._stream(body)
         after = self._health()
         samples = taken.readings(done.sent_ns or time.perf_counter_ns())
-        used = memory.peak(after, reset, counted, memory.counters(pid), not_reset, samples)
+        used = peaks.end(after)
         self.engaged = outcome.engagement(self.server.arm, before, after)
         kept, why = outcome.honoured(request.sampler, done.trace.sampler, done.trace)
         if kept == "honoured" and self.shown.seed is not None:
             kept = "unknown"  # its word that it applied the seed was disproved
         request = msgspec.structs.replace(request, honoured=kept, doubt=self.shown.seed)
         prefill = outcome.cold(done.trace, self.shown.words, self.shown.cache)
-        kind, reason, evidence = self._judge(done, request, prefill, used, why)
+        facts = judge.Facts(request, prefill, used, self.engaged, why)
+        kind, reason, evidence = (
+            judge.finished(done, facts, self.plan)
+            if done.outcome == "ok"
+            else failure.of(done, body, self.server, self._log_mark)
+        )
+        if kind == "ok" and suspensions() > suspended:
+            kind, reason = "error", "the battery itself was suspended (Ctrl-Z) during the request"
         if kind == "oom" and done.outcome != "ok":
             used = msgspec.structs.replace(used, lower_bound=True)
         return Measured(
@@ -285,83 +332,23 @@ class Measuring:
             memory=used,
             gate=clearance,
             samples=samples,
+            no_samples=taken.why,
+            # running out of memory is a result: it swaps first, and is never tried again
+            breach=() if kind == "oom" else breach.judge(samples, self.plan.gate),
             started=started,
             ended=utc_now(),
         )
 
-    def _reset(self, path: str) -> bool:
-        """Reset the engine's own peak counter; whether it did."""
+    def _reset(self) -> str | None:
+        """Reset the engine's own peak counter; why it was not."""
+        path = self.server.backend.reset_peak
+        if path is None:
+            return "this backend has no such call"
         try:
             status, _ = self.client.post_json(path, {})
-        except Unreachable:
-            return False
-        return status == 200
-
-    def _judge(
-        self, done: Completion, request: Request, prefill: Cold, used: Memory, sampler: str
-    ) -> tuple[Outcome, str | None, dict[str, Any]]:
-        """The first rule that a finished request breaks, in order of how much it says."""
-        if done.outcome != "ok":
-            return self._failed(done)
-        limits, trace = self.plan.limits, done.trace
-        evidence = dict(done.evidence)
-        cap = limits.memory_cap_gb
-        if cap is not None and used.peak is not None and used.peak > cap * 1e9:
-            return (
-                "oom",
-                f"peak {used.peak / 1e9:.2f} GB crossed the plan's cap of {cap} GB",
-                evidence,
-            )
-        declined = self.engaged.verdict == "declined" and not limits.allow_declined
-        if self.engaged.verdict == "disengaged" or declined:
-            return "disengaged", self.engaged.reason, evidence
-        if prefill.value == "warm":
-            return "warm", prefill.evidence, evidence
-        if trace.prompt_tokens is not None:
-            off = trace.prompt_tokens - request.prompt_tokens
-            if abs(off) > limits.prompt_tolerance:
-                reason = (
-                    f"{trace.prompt_tokens} prompt tokens, but {request.prompt_tokens} were sized"
-                )
-                return "error", f"the server counts {reason}", evidence
-        if request.honoured == "changed":
-            return "error", f"the sampler was not honoured: {sampler}", evidence
-        tokens = trace.completion_tokens
-        if tokens is not None and tokens < self.plan.sampler.min_tokens:
-            least = self.plan.sampler.min_tokens
-            return (
-                "short",
-                f"{tokens} of at least {least} tokens came ({trace.finish_reason})",
-                evidence,
-            )
-        return "ok", None, {key: evidence[key] for key in ("notes",) if key in evidence}
-
-    def _failed(self, done: Completion) -> tuple[Outcome, str, dict[str, Any]]:
-        """Outcome, reason and evidence of a request that did not succeed."""
-        if done.outcome == "timeout":
-            return "timeout", done.reason or "no end in time", dict(done.evidence)
-        # a dying server closes its socket a moment before it can be waited for
-        deadline = time.monotonic() + DYING_S
-        while self.server.exit_status is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        status = self.server.exit_status
-        log = self.server.log_tail(since=self._log_mark)
-        evidence = {
-            **done.evidence,
-            "phase": done.phase,
-            "exit_status": status,
-            "log_tail": log[-2000:],
-        }
-        # never the last bytes: they are the model's own text, which may well speak of memory
-        told = (done.reason, str(done.evidence.get("error_body")), log)
-        words = outcome.oom_words(*told)
-        words = words or outcome.kernel_oom(status, self._kills, memory.oom_kills())
-        if words:
-            return "oom", f"during {done.phase}: {words}", evidence
-        if status is not None:
-            reason = f"the server exited with {status} during {done.phase}: {done.reason}"
-            return "lost", reason, evidence
-        return "error", done.reason or "the request failed", evidence
+        except Unreachable as broken:
+            return f"{path}: {broken}"
+        return None if status == 200 else f"{path} answered {status}"
 
 
 def _text(done: Completion) -> Text | None:

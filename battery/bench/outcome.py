@@ -1,13 +1,12 @@
-"""What a cell came to, judged from evidence alone: engagement, cold prefill, sampler, memory, success.
+"""What a cell came to, judged from evidence alone: engagement, cold prefill, sampler, sense.
 
 Pure. Each function takes what the server said and what the client saw; silence is recorded as such and
-never read as agreement.
+never read as agreement. Memory: oom.py.
 """
 
 from __future__ import annotations
 
 import re
-import signal
 from typing import Any, Literal
 
 from battery.ledger.arm import Arm
@@ -15,36 +14,6 @@ from battery.ledger.receipt import Cold, Engagement, SwitchSeen
 from battery.ledger.trace import Trace, prompt_processed
 
 Health = dict[str, Any]
-
-_OOM = re.compile(
-    r"insufficient[ _]memory|out[ _]of[ _]memory|std::bad_alloc|cannot allocate memory|unable to allocate"
-    r"|\[metal::malloc\]|cudaMalloc failed|No available memory for the cache blocks"
-    r"|kIOGPUCommandBufferCallbackErrorOutOfMemory|MemoryError",
-    re.IGNORECASE,
-)
-
-
-def oom_words(*texts: str | None) -> str | None:
-    """The allocator's words in any of the texts, with what stands around them; None when there are none.
-
-    A bare "oom" inside another word, a timeout, or SIGKILL alone is no evidence.
-    """
-    for text in texts:
-        found = _OOM.search(text or "")
-        if found and text:
-            return text[max(0, found.start() - 80) : found.end() + 80].strip()
-    return None
-
-
-def kernel_oom(
-    exit_status: int | None, kills_before: int | None, kills_after: int | None
-) -> str | None:
-    """The kernel's word that it killed for memory: SIGKILL and a counter that moved, never one alone."""
-    if exit_status != -signal.SIGKILL or kills_before is None or kills_after is None:
-        return None
-    if kills_after <= kills_before:
-        return None
-    return f"SIGKILL, and the kernel's oom_kill counter went from {kills_before} to {kills_after}"
 
 
 def engagement(arm: Arm, before: Health, after: Health) -> Engagement:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpcore
 import msgspec
 
-from battery.bench import outcome
+from battery.bench import oom, outcome
 from battery.bench.client import Client, Completion, Unreachable
 from battery.ledger.errors import InputError
 from battery.ledger.receipt import Cold
@@ -177,9 +177,10 @@ def judged(done: Completion, max_tokens: int, facts: dict[str, Any]) -> Look:
 def _word(done: Completion, cold: Cold, max_tokens: int) -> tuple[Word, str | None]:
     """The first rule that the request breaks, in the order of a campaign's cells."""
     if done.outcome == "error":
-        words = outcome.oom_words(done.reason, str(done.evidence.get("error_body")))
-        if words:
-            return "oom", f"during {done.phase}: {words}"
+        said = {"in the answer": done.reason, "in the error body": done.evidence.get("error_body")}
+        found = oom.words(said, [done.text, done.reasoning])
+        if found:
+            return "oom", f"during {done.phase}: {found.text} ({found.where})"
     if done.outcome != "ok":
         return done.outcome, _advised(done.reason or "the request failed")
     if cold.value == "warm":

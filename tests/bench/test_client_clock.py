@@ -257,13 +257,13 @@ def test_the_collector_is_held_and_comes_back(
     server: ByteServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[bool] = []
-    timed = Lane.timed
+    timed = Lane._timed
 
     def look(*words: Any, **options: Any) -> Any:
         held.append(gc.isenabled())
         return timed(*words, **options)
 
-    monkeypatch.setattr(Lane, "timed", look)
+    monkeypatch.setattr(Lane, "_timed", look)
     server.script = chunked(PLAIN)
     done = client.stream("/x", {}, deadline_s=5)
     assert done.outcome == "ok" and held == [False] and gc.isenabled()

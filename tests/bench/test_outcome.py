@@ -143,38 +143,6 @@ def test_a_doubt_makes_the_word_cold_unverified_and_warm_stays_warm() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "[METAL] Command buffer execution failed: Insufficient Memory"
-        " (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
-        "CUDA out of memory. Tried to allocate 2.00 GiB",
-        "terminate called after throwing an instance of 'std::bad_alloc'",
-        "[metal::malloc] Attempting to allocate 99 bytes",
-        "ValueError: No available memory for the cache blocks.",
-        "insufficient_memory",
-    ],
-)
-def test_allocators_words_are_recognised(text: str) -> None:
-    assert outcome.oom_words("before", text) is not None
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[METAL] Command buffer execution failed: Impacting Interactivity"
-        " (0000000e:kIOGPUCommandBufferCallbackErrorImpactingInteractivity)",
-        "[METAL] Innocent Victim (00000005:kIOGPUCommandBufferCallbackErrorInnocentVictim)",
-        "zoom meeting room boom",
-        "timed out after 124",
-        "exit -9",
-        "",
-    ],
-)
-def test_near_misses_are_not(text: str) -> None:
-    assert outcome.oom_words(text, None) is None
-
-
-@pytest.mark.parametrize(
     ("answer", "fine"),
     [
         ("The capital of France is Paris.", True),
@@ -186,9 +154,3 @@ def test_near_misses_are_not(text: str) -> None:
 )
 def test_coherence(answer: str, fine: bool) -> None:
     assert (outcome.incoherent(answer, ("Paris",)) is None) is fine
-
-
-def test_a_kernel_kill_needs_both_the_signal_and_the_counter() -> None:
-    assert "from 3 to 4" in (outcome.kernel_oom(-9, 3, 4) or "")
-    for status, before, after in ((-9, 3, 3), (-15, 3, 4), (1, 3, 4), (-9, None, 4), (None, 3, 4)):
-        assert outcome.kernel_oom(status, before, after) is None

@@ -147,9 +147,8 @@ def test_oom_is_a_result_inherited_upwards_and_the_campaign_goes_on(
     )
     assert counts == {"ok": 8, "oom": 4}
     first, second = [r for r in receipts if r.cell.arm == "C" and r.cell.block == 1][1:]
-    assert "Insufficient Memory" in (first.reason or "") and first.evidence["phase"] in (
-        "prefill",
-        "decode",
+    assert (
+        "Insufficient Memory" in (first.reason or "") and first.evidence["phase"] == "first decode"
     )
     assert first.memory.lower_bound and first.evidence["exit_status"] == -signal.SIGABRT
     assert second.evidence == {"inherited_from": first.sequence}
@@ -319,7 +318,7 @@ def test_the_whole_order_is_told_while_it_runs(
     heard = Heard()
     conduct(tmp_path / "c", only(small_plan), fake_arm("A"), progress=heard)
     assert heard.words == [
-        "gate", "launch", "sizing prompts", "launch", "warm-up", "gate", "request",
+        "gate", "calibration", "launch", "sizing prompts", "launch", "warm-up", "gate", "request",
     ]  # fmt: skip
     assert "sensors" not in {thread.name for thread in threading.enumerate()}
 
