@@ -1,16 +1,18 @@
 # battery: two commands on a fresh machine, `make battery ARMS=A,C` and `make test`; each sets up what it needs.
 ARMS ?= A,C
 PLAN ?= quick
+KNOCKOUT ?=
 CAMPAIGN ?=
 PYTHON ?= python3
 UV_VERSION := 0.13.9
 
+CHOICE = $(if $(KNOCKOUT),--knockout $(KNOCKOUT),--arms $(ARMS))
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
-.PHONY: help setup battery run plan status charts report verify arms doctor test check lock clean
+.PHONY: help setup battery run plan status charts report verify arms doctor test check bench-client soak lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -33,12 +35,12 @@ $(READY): requirements.lock pyproject.toml
 	$$uv pip install -q --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
-battery run: $(READY) ## measure ARMS by PLAN; goes on where it stopped   (ARMS=A,C PLAN=quick CAMPAIGN=name)
+battery run: $(READY) ## measure ARMS by PLAN; goes on where it stopped   (ARMS=A,C or KNOCKOUT=C, PLAN=quick CAMPAIGN=name)
 	@$(BIN)/switchboard fetch smollm2-135m
-	@$(BIN)/battery run --arms $(ARMS) --plan $(PLAN) $(if $(CAMPAIGN),--campaign $(CAMPAIGN))
+	@$(BIN)/battery run $(CHOICE) --plan $(PLAN) $(if $(CAMPAIGN),--campaign $(CAMPAIGN))
 
 plan: $(READY) ## the order in which ARMS would run; starts nothing
-	@$(BIN)/battery plan --arms $(ARMS) --plan $(PLAN)
+	@$(BIN)/battery plan $(CHOICE) --plan $(PLAN)
 
 status charts report verify: $(READY) ## of CAMPAIGN, or of all
 	@$(BIN)/battery $@ $(CAMPAIGN)
@@ -56,9 +58,15 @@ check: $(READY) ## ruff, mypy, import floors
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
+bench-client: $(READY) ## how late the client's stamps are, beside other tools; 25 minutes on a quiet machine
+	@$(BIN)/python -m benchmarks.client_timing --out reports/client-timing.json $(BENCH)
+
+soak: $(READY) ## 500 cells against an engine that breaks at random, stopped and killed in between; some minutes
+	@$(BIN)/python benchmarks/soak.py
+
 lock: ## pin every dependency with its hashes; needs uv
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  --extra mlx --extra dev pyproject.toml -o requirements.lock
 
 clean: ## remove the environment and caches, never receipts
-	rm -rf $(VENV) .uv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf $(VENV) .uv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

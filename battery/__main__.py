@@ -1,8 +1,29 @@
-"""`python -m battery`, and the console script."""
+"""`python -m battery`, and the console script: what must hold from the first moment to the last is set up here.
+
+SIGTERM is Ctrl-C for us, before the conductor listens and after it, and an interruption ends with 130 even while
+modules are being loaded.
+"""
 
 from __future__ import annotations
 
-from battery.cli import main
+import signal
+import sys
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        from battery.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    finally:
+        # what is left is the interpreter's own end, which would make another exit code of a further press
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
 
 if __name__ == "__main__":
     main()

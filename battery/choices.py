@@ -9,9 +9,9 @@ from pathlib import Path
 from rich.console import Console
 
 from battery.bench.backends import load_backend
-from battery.ledger import store, strict
+from battery.ledger import derive, store, strict
 from battery.ledger.arm import Arm, known_arms, load_arm
-from battery.ledger.errors import ArmError, InputError
+from battery.ledger.errors import ArmError, InputError, ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.store import Campaign
 
@@ -29,6 +29,27 @@ def load_arms(text: str, root: Path) -> list[Arm]:
     for arm in arms:
         load_backend(arm.backend).command(arm, "127.0.0.1", 1)
     return arms
+
+
+def chosen_arms(
+    arms: str | None, knockout: str | None, isolate: str | None, root: Path
+) -> tuple[list[Arm], str]:
+    """The arms of a command line, the control first, and the words that name their campaign.
+
+    `knockout` and `isolate` are an arm, or an arm and some of its switches: `C` or `C:fused_qkv,prompt_lookup`.
+    """
+    given = {"--arms": arms, "--knockout": knockout, "--isolate": isolate}
+    named = [name for name, words in given.items() if words is not None]
+    if len(named) > 1:
+        raise ArmError(f"{' and '.join(named)}: give one of them")
+    if knockout is None and isolate is None:
+        made = load_arms("A,C" if arms is None else arms, root)
+        return made, "-".join(arm.name for arm in made)
+    name, _, rest = (knockout or isolate or "").partition(":")
+    arm = load_arms(name, root)[0]
+    switches = tuple(word.strip() for word in rest.split(",") if word.strip())
+    made = (derive.knockouts if knockout else derive.isolations)(arm, switches)
+    return made, f"{'knockout' if knockout else 'isolate'}-{arm.name}"
 
 
 def folder_of(campaign: str, root: Path) -> Path:
@@ -56,7 +77,7 @@ def chosen(campaigns: Sequence[str] | None, root: Path) -> list[Path]:
 
 
 def campaign_folder(
-    name: str, plan: Plan, arms: Sequence[Arm], root: Path, console: Console
+    name: str, plan: Plan, arms: Sequence[Arm], words: str, root: Path, console: Console
 ) -> Path:
     """Where this campaign lives: as named, or the first of its kind that is not finished, or a new one."""
     receipts = root / "receipts"
@@ -66,7 +87,7 @@ def campaign_folder(
         ):
             raise InputError(f"campaign name '{name}': use letters, digits, '.', '_' and '-'")
         return receipts / name
-    stem = f"{plan.name}-{'-'.join(arm.name for arm in arms)}"
+    stem = f"{plan.name}-{words}"
     number = 1
     while True:
         folder = receipts / (stem if number == 1 else f"{stem}-{number}")
@@ -74,11 +95,13 @@ def campaign_folder(
         if not existing.exists:
             return folder
         header = existing.header()
+        published = (root / "reports" / f"{folder.name}.json").is_file()
         same = header.plan_digest == plan.digest and header.arm_digests == {
             arm.name: arm.digest for arm in arms
         }
-        if same and existing.sealed() is None:
-            console.print(f"going on with {folder}, which is not finished", markup=False)
+        if same and (existing.sealed() is None or not published):
+            what = "finished" if existing.sealed() is None else "reported"
+            console.print(f"going on with {folder}, which is not {what}", markup=False)
             return folder
         number += 1
 
@@ -88,12 +111,16 @@ def expected_time(plan: Plan, total: int, root: Path) -> str:
     last: tuple[str, float] | None = None
     for name in known_campaigns(root):
         kept = Campaign(root / "receipts" / name)
-        header, journal = kept.header(), kept.journal()
+        try:
+            header, journal = kept.header(), kept.journal()
+        except ReceiptError:
+            continue  # another campaign's damage is told where that campaign is asked for
         undisturbed = [event["event"] for event in journal] == ["started", "finished"]
         if header.plan_digest == plan.digest and undisturbed:
             start, end = (datetime.fromisoformat(event["at"]) for event in journal)
-            each = (end - start).total_seconds() / len(kept.paths())
-            last = max(last or ("", 0.0), (header.created, each))
+            each = (end - start).total_seconds() / max(1, len(kept.paths()))
+            if each > 0:  # the wall clock may have been set back meanwhile
+                last = max(last or ("", 0.0), (header.created, each))
     if last is None:
         return "expected time: not known before its first campaign; the display tells it from the first cell on"
     return f"expected time: about {last[1] * total / 60:.0f} min, as it took here on {last[0]}"

@@ -5,19 +5,21 @@ wrong option need not wait for, and they would stand in memory while an engine i
 
 Exit codes: 0 all well · 1 an error not listed here · 2 wrong input · 3 refused by a gate · 4 too many cells failed ·
 5 lock or port held by someone else · 6 a server did not start · 7 corrupt or unpoolable receipts ·
-8 verification failed · 130 interrupted.
+8 verification failed · 9 a file could not be written · 130 interrupted.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -26,10 +28,10 @@ from battery import __version__
 from battery.bench import schedule
 from battery.bench.progress import Progress
 from battery.bench.run import Conductor
-from battery.choices import campaign_folder, chosen, expected_time, load_arms
+from battery.choices import campaign_folder, chosen, chosen_arms, expected_time
 from battery.ledger import store
 from battery.ledger.arm import difference, known_arms, load_arm
-from battery.ledger.errors import BatteryError, CellsFailed, VerifyFailed
+from battery.ledger.errors import BatteryError, CellsFailed, DiskError, ReceiptError, VerifyFailed
 from battery.ledger.plan import load_plan
 from battery.ledger.store import Campaign
 from battery.terminal import Grid, Lines
@@ -42,7 +44,18 @@ app = typer.Typer(
     help="Evidence for inference-performance claims: measure in interleaved windows, seal, report, verify.",
 )
 
-ArmsOption = Annotated[str, typer.Option("--arms", help="Arms by name, the control first: A,C")]
+INTERRUPTED = 130
+ArmsOption = Annotated[
+    str | None, typer.Option("--arms", help="Arms by name, the control first; default: A,C")
+]
+KnockoutOption = Annotated[
+    str | None,
+    typer.Option(help="Instead of --arms: this arm against itself without each of its switches"),
+]
+IsolateOption = Annotated[
+    str | None,
+    typer.Option(help="Instead of --arms: each switch of this arm alone, against none of them"),
+]
 PlanOption = Annotated[
     str, typer.Option("--plan", help="A plan by name or by the path of its TOML file")
 ]
@@ -59,39 +72,50 @@ def out() -> Console:
     return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
 
 
-@app.command(epilog="Example: battery plan --arms A,C --plan quick")
-def plan(arms: ArmsOption = "A,C", plan: PlanOption = "quick", root: RootOption = Path()) -> None:
+@app.command(epilog="Examples: battery plan --arms A,C --plan quick · battery plan --knockout C")
+def plan(
+    arms: ArmsOption = None,
+    knockout: KnockoutOption = None,
+    isolate: IsolateOption = None,
+    plan: PlanOption = "quick",
+    root: RootOption = Path(),
+) -> None:
     """Show the order in which a campaign would run. Touches nothing, starts nothing."""
-    chosen_arms, chosen_plan = load_arms(arms, root), load_plan(plan, root / "plans")
-    console = out()
+    to_run, _ = chosen_arms(arms, knockout, isolate, root)
+    chosen_plan, console = load_plan(plan, root / "plans"), out()
     rungs = ", ".join(f"{rung:,}" for rung in chosen_plan.ladder)
-    total = schedule.expected_cells(chosen_plan, len(chosen_arms))
+    total = schedule.expected_cells(chosen_plan, len(to_run))
     console.print(f"plan {chosen_plan.name}: {chosen_plan.why}", markup=False)
     console.print(
-        f"{chosen_plan.blocks} blocks x {len(chosen_arms)} arms, rungs {rungs} tokens, {chosen_plan.seeds} seeds a rung"
+        f"{chosen_plan.blocks} blocks x {len(to_run)} arms, rungs {rungs} tokens, {chosen_plan.seeds} seeds a rung"
         f"{', one sentinel a window' if chosen_plan.sentinel else ''}: {total} receipts"
     )
-    names = [arm.name for arm in chosen_arms]
+    names = [arm.name for arm in to_run]
     for coin, name in enumerate(names):
         order = schedule.orders(names, chosen_plan.blocks, coin)
         console.print(f"if the coin says {name}: " + " | ".join(" ".join(row) for row in order))
+    if odd := schedule.unbalanced(len(names), chosen_plan.blocks):
+        console.print(odd)
     metric = chosen_plan.primary.metric
     margin = chosen_plan.margins.of(metric)
     console.print(
         f"primary endpoint: {metric} at {chosen_plan.anchor:,} tokens, margin {margin:.0%}"
     )
     console.print(expected_time(chosen_plan, total, root))
-    for arm in chosen_arms[1:]:
+    for arm in to_run[1:]:
         console.print(f"{arm.name} differs from {names[0]} in:")
-        for path, one, other in difference(chosen_arms[0], arm):
+        for path, one, other in difference(to_run[0], arm):
             console.print(f"  {path}: {one!r} -> {other!r}", markup=False)
 
 
 @app.command(
-    epilog="Examples: battery run --arms A,C · battery run --arms A,B,C --plan pr --campaign my-pr --json"
+    epilog="Examples: battery run --arms A,C · battery run --arms A,B,C --plan pr --campaign my-pr --json ·"
+    " battery run --knockout C · battery run --isolate C:fused_qkv,prompt_lookup"
 )
 def run(
-    arms: ArmsOption = "A,C",
+    arms: ArmsOption = None,
+    knockout: KnockoutOption = None,
+    isolate: IsolateOption = None,
     plan: PlanOption = "quick",
     campaign: Annotated[
         str, typer.Option(help="Name; the same name goes on where it stopped")
@@ -109,11 +133,12 @@ def run(
     root: RootOption = Path(),
 ) -> None:
     """Measure arms against each other, write receipts, then charts and report. Ctrl-C stops it resumable."""
-    chosen_arms, chosen_plan = load_arms(arms, root), load_plan(plan, root / "plans")
+    to_run, words = chosen_arms(arms, knockout, isolate, root)
+    chosen_plan = load_plan(plan, root / "plans")
     console = Console(stderr=True, highlight=False) if as_json else out()
-    folder = campaign_folder(campaign, chosen_plan, chosen_arms, root, console)
+    folder = campaign_folder(campaign, chosen_plan, to_run, words, root, console)
     with display(as_json, console) as progress:
-        counts = Conductor(chosen_plan, chosen_arms, folder, progress, seed, port).run()
+        counts = Conductor(chosen_plan, to_run, folder, progress, seed, port).run()
     report, headline = publish(folder, root)
     if as_json:
         facts = {
@@ -173,25 +198,33 @@ def status(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> No
         table.add_column(column)
     complaints: list[str] = []
     for folder in chosen(campaigns, root):
-        kept = Campaign(folder)
-        header = kept.header()
-        receipts, unreadable = kept.readable()
+        try:
+            row, unreadable = _state(Campaign(folder))
+        except ReceiptError as broken:  # one campaign's damage must not hide the others
+            row, unreadable = [folder.name, "", "", "", "", "damaged"], [str(broken)]
+        table.add_row(*row)
         complaints += unreadable
-        complete = store.complete_blocks(receipts, header)
-        counts = Counter(receipt.outcome for receipt in receipts)
-        last = kept.journal()[-1] if kept.journal() else {"event": "created", "at": header.created}
-        state = "sealed" if kept.sealed() else f"{last['event']} {last['at']}"
-        total = schedule.expected_cells(header.plan, len(header.arms))
-        words = ", ".join(f"{count} {name}" for name, count in counts.most_common())
-        arms = ",".join(arm.name for arm in header.arms)
-        pooled = sum(len(block) for block in complete.values())
-        rest = len(receipts) - pooled
-        blocks = f"{len(complete)}/{header.plan.blocks}"
-        cells = f"{pooled}/{total}" + (f" (+{rest} of unfinished blocks)" if rest else "")
-        table.add_row(folder.name, arms, blocks, cells, words, state)
     out().print(table)
     for complaint in complaints:
         typer.echo(f"battery: {complaint}", err=True)
+
+
+def _state(kept: Campaign) -> tuple[list[str], list[str]]:
+    """How far a campaign is, as a row of `status`, and its receipts that cannot be read."""
+    header = kept.header()
+    receipts, unreadable = kept.readable()
+    complete = store.complete_blocks(receipts, header)
+    counts = Counter(receipt.outcome for receipt in receipts)
+    last = kept.journal()[-1] if kept.journal() else {"event": "created", "at": header.created}
+    state = "sealed" if kept.sealed() else f"{last['event']} {last['at']}"
+    total = schedule.expected_cells(header.plan, len(header.arms))
+    words = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    arms = ",".join(arm.name for arm in header.arms)
+    pooled = sum(len(block) for block in complete.values())
+    rest = len(receipts) - pooled
+    blocks = f"{len(complete)}/{header.plan.blocks}"
+    cells = f"{pooled}/{total}" + (f" (+{rest} of unfinished blocks)" if rest else "")
+    return [kept.folder.name, arms, blocks, cells, words, state], unreadable
 
 
 @app.command(epilog="Examples: battery charts · battery charts reference-cpu")
@@ -258,6 +291,34 @@ def arms(
             )
 
 
+@app.command("probe", epilog="Example: battery probe http://127.0.0.1:8080/v1 --json")
+def look(
+    url: Annotated[
+        str, typer.Argument(help="Base URL as for the openai client: http://host:port/v1")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object")] = False,
+    model: Annotated[str | None, typer.Option(help="Default: the first of URL/models")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of the answer")] = 64,
+    prompt: Annotated[str | None, typer.Option(help="Default: a new one each time")] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable that holds the API key")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, max=86_400, help="Seconds for the request")
+    ] = 600.0,
+) -> None:
+    """Send one streamed request to any OpenAI-compatible server and show that single cell. Exit 0 only if it is ok."""
+    from battery.bench import probe
+
+    key = probe.key_of(api_key_env)
+    seen = probe.look(
+        url, model=model, max_tokens=max_tokens, prompt=prompt, key=key, timeout_s=timeout
+    )
+    told = json.dumps(msgspec.to_builtins(seen)) if as_json else "\n".join(probe.summary(seen))
+    sys.stdout.write(told + "\n")
+    raise typer.Exit(seen.exit_code)
+
+
 @app.command("doctor", epilog="Example: battery doctor")
 def examine(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object")] = False,
@@ -296,14 +357,25 @@ def main(words: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if words is None else words)
     try:
         code: Any = app(given, standalone_mode=False)
+        if code == INTERRUPTED:  # how typer tells of Ctrl-C
+            raise KeyboardInterrupt
     except BatteryError as refused:
         if "--debug" in given:
             raise
         typer.echo(f"battery: {refused}", err=True)
         sys.exit(refused.exit_code)
+    except BrokenPipeError:
+        # nobody reads any more; and the interpreter must not stumble over it once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(BatteryError.exit_code)
+    except OSError as refused:
+        if "--debug" in given:
+            raise
+        typer.echo(f"battery: {refused}; nothing that was written before is lost", err=True)
+        sys.exit(DiskError.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         typer.echo("battery: interrupted; the same command goes on where it stopped", err=True)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except typer.TyperException as wrong:
         message = wrong.format_message() if hasattr(wrong, "format_message") else str(wrong)
         typer.echo(f"battery: {message} (battery --help, battery VERB --help)", err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,23 @@ from battery.bench import memory, sensors
 from battery.bench.backends import load_backend
 from battery.bench.memory import limit
 from battery.bench.memory.cgroup import CgroupPeak
+from battery.bench.sensors.told import ELSEWHERE
 from battery.ledger.arm import known_arms, load_arm
 from battery.ledger.errors import BatteryError
 from battery.ledger.plan import known_plans, load_plan
+from battery.ledger.receipt import Gpu, Reading
+
+REMEDY = {
+    "temp_c": "; the calibration work and interleaving stand in",
+    "on_ac": "; nothing to do on a desktop or server",
+    "pressure": "; boot with psi=1",
+}
+"""What to do about a sensor that says nothing, behind its own reason."""
 
 
 def examine(root: Path) -> dict[str, Any]:
     """Facts about machine, sensors, noise, arms and plans, each a value or the reason why there is none."""
     machine = sensors.fingerprint()
-    temp, no_temp = sensors.hottest()
-    power, no_power = sensors.on_ac_power()
     noise = sensors.calibration_baseline()
     steady = 3 * noise["mad_share"]
     return {
@@ -29,11 +37,10 @@ def examine(root: Path) -> dict[str, Any]:
         "machine": f"{machine['cpu']}, {machine['cores_logical']} cores, {machine['memory_bytes'] / 1e9:.1f} GB",
         "system": f"{machine['os']}, virtualised: {machine['virtualised']}",
         "clock": f"{machine['python_clock']} (source {machine['clock_source']})",
-        "temperature": f"{temp:.0f} C" if temp is not None else f"not gated: {no_temp}",
-        "mains power": power if power is not None else f"not gated: {no_power}",
         "peak memory": peak_memory(),
         "memory limit": memory_limit(),
-        "gpu": machine["gpu"] or "none that NVML tells",
+        **_sensors(sensors.glance()),
+        "sampler": _sampler(),
         "calibration": f"{noise['median_s'] * 1e3:.1f} ms, three deviations are {steady:.0%}: {_advice(steady)}",
         "fast BLAS": fast_blas(),
         "arms": _each(known_arms(root / "arms"), lambda name: _arm(name, root)),
@@ -61,10 +68,60 @@ def memory_limit() -> str:
     return "; ".join(kind if why is None else f"not {kind}: {why}" for kind, why in limit.kinds())
 
 
+def _sensors(now: Reading) -> dict[str, str]:
+    """Each sensor by name: what it says now, or why it says nothing and how to get it."""
+    temps = ", ".join(f"{name} {value:.0f} C" for name, value in sorted(now.temps.items()))
+    counted = {name.partition(".")[0] for name in now.counters}
+    pressure = ", ".join(f"{name} {share:.1%}" for name, share in now.pressure.items())
+    gpus = "; ".join(_gpu(gpu) for gpu in now.gpus)
+    found = {
+        "temp_c": ("temperature", temps),
+        "throttle": ("throttle counters", "read" if "cpu" in counted else ""),
+        "freq_mhz": ("clock rate", f"{now.freq_mhz:.0f} MHz" if now.freq_mhz else ""),
+        "base_mhz": ("base clock", f"{now.base_mhz:.0f} MHz" if now.base_mhz else ""),
+        "thermal_pressure": ("thermal pressure", now.thermal_pressure or ""),
+        "pressure": ("waiting tasks", pressure),
+        "steal": ("steal", "" if now.steal is None else f"{now.steal:.1%}"),
+        "swap_in": ("swap-in", "read" if "swap_in_pages" in now.counters else ""),
+        "on_ac": ("mains power", {True: "yes", False: "no", None: ""}[now.on_ac]),
+        "low_power": ("low-power mode", {True: "on", False: "off", None: ""}[now.low_power]),
+        "gpu": ("gpu", gpus),
+    }
+    told = {}
+    for key, (name, value) in found.items():
+        why = now.missing.get(key, "no reading")
+        if value or not why.startswith(ELSEWHERE):
+            told[name] = value or f"not gated: {why}{REMEDY.get(key, '')}"
+    return told
+
+
+def _gpu(gpu: Gpu) -> str:
+    """One GPU on a line."""
+    parts = [
+        f"{value:.0f} {unit}"
+        for value, unit in ((gpu.temp_c, "C"), (gpu.power_w, "W"), (gpu.clock_mhz, "MHz"))
+        if value is not None
+    ]
+    gaps = [f"no {name}: {why}" for name, why in gpu.missing.items()]
+    return f"gpu{gpu.index}: {', '.join([*parts, *gpu.events, *gaps])}"
+
+
+def _sampler() -> str:
+    """Whether readings inside a cell work here, and what one costs."""
+    with sensors.Sampler() as sampler, sampler.during(os.getpid()) as taken:
+        time.sleep(sensors.EVERY_S * 1.2)
+    found, spent = taken.readings(0), taken.processor_s
+    if taken.why or spent is None or not found:
+        return taken.why or "no samples"
+    each = spent / len(found)
+    share = each / sensors.EVERY_S
+    return f"a process of its own; {each * 1e3:.1f} ms of processor time a look, {share:.1%} of one core at 2 Hz"
+
+
 def _advice(steady: float) -> str:
     """What the noise of the idle machine means for a calibration gate."""
     if steady > 0.5:
-        return "a calibration gate is infeasible here; interleaving and blocks carry the verdict"
+        return "a calibration gate is INFEASIBLE here; interleaving and blocks carry the verdict"
     return f"a calibration limit from {max(0.03, steady):.0%} on can work"
 
 

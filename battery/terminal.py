@@ -24,15 +24,28 @@ _STYLE = {"ok": "green", "refused": "yellow", "short": "yellow"}
 class Clock:
     """Time left, from how long the receipts so far took."""
 
-    def __init__(self, done: int, total: int) -> None:
-        self._start, self._first, self.done, self.total = time.monotonic(), done, done, total
+    def __init__(self, done: Sequence[Receipt], total: int) -> None:
+        self._start, self._made = time.monotonic(), 0
+        self.kept, self.total = list(done), total
+        """Receipts that count so far: those of an attempt that was given up do not."""
+
+    @property
+    def done(self) -> int:
+        """How many cells are done."""
+        return len(self.kept)
+
+    def count(self, receipt: Receipt) -> None:
+        """One more, in place of those of an earlier attempt at its block."""
+        block, attempt = receipt.cell.block, receipt.attempt
+        self._made += 1
+        self.kept = [r for r in self.kept if r.cell.block != block or r.attempt == attempt]
+        self.kept.append(receipt)
 
     def left(self) -> str:
         """Such as `about 4 min left`; empty before the first receipt."""
-        made = self.done - self._first
-        if made <= 0:
+        if not self._made:
             return ""
-        seconds = (time.monotonic() - self._start) / made * (self.total - self.done)
+        seconds = (time.monotonic() - self._start) / self._made * (self.total - self.done)
         return (
             f"about {seconds / 60:.0f} min left" if seconds >= 90 else f"about {seconds:.0f} s left"
         )
@@ -60,14 +73,14 @@ class Lines(Progress):
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._clock = Clock(0, 0)
+        self._clock = Clock((), 0)
 
     def _say(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     @override
     def started(self, header: Header, done: Sequence[Receipt], total: int) -> None:
-        self._clock = Clock(len(done), total)
+        self._clock = Clock(done, total)
         going = f", {len(done)} of {total} cells are done" if done else f", {total} cells"
         self._say(f"campaign {header.campaign}: {header.coin}{going}")
 
@@ -83,7 +96,7 @@ class Lines(Progress):
 
     @override
     def cell(self, receipt: Receipt) -> None:
-        self._clock.done += 1
+        self._clock.count(receipt)
         left = self._clock.left()
         self._say(
             f"  [{self._clock.done}/{self._clock.total}] {cell_line(receipt)}{f' · {left}' if left else ''}"
@@ -99,8 +112,7 @@ class Grid(Progress):
 
     def __init__(self, console: Console) -> None:
         self._header: Header | None = None
-        self._seen: list[Receipt] = []
-        self._clock = Clock(0, 0)
+        self._clock = Clock((), 0)
         self._window = self._phase = self._last = ""
         self._since = time.monotonic()
         # last, because it draws at once
@@ -115,8 +127,8 @@ class Grid(Progress):
 
     @override
     def started(self, header: Header, done: Sequence[Receipt], total: int) -> None:
-        self._header, self._seen = header, list(done)
-        self._clock = Clock(len(done), total)
+        self._header = header
+        self._clock = Clock(done, total)
 
     @override
     def window(self, window: Window, attempt: int) -> None:
@@ -129,8 +141,7 @@ class Grid(Progress):
 
     @override
     def cell(self, receipt: Receipt) -> None:
-        self._clock.done += 1
-        self._seen.append(receipt)
+        self._clock.count(receipt)
         self._last = cell_line(receipt)
 
     @override
@@ -160,7 +171,7 @@ class Grid(Progress):
             for rung in plan.ladder:
                 cells = [
                     r
-                    for r in self._seen
+                    for r in self._clock.kept
                     if r.cell.arm == arm.name and r.cell.rung == rung and not r.cell.sentinel
                 ]
                 row.append(_square(cells, plan.blocks * plan.seeds))

@@ -43,7 +43,8 @@ def small_plan() -> Plan:
         sampler=Sampler(max_tokens=12, min_tokens=12),
         gate=Gate(
             wait_s=0.5, max_busy=None, max_steal=None, calibration=None, min_free_gb=None, max_temp_c=None,
-            temp_band_c=None, need_ac_power=False,
+            temp_band_c=None, need_ac_power=False, max_pressure=None, min_clock_share=None, need_steady=False,
+            need_own_gpu=False, baseline_s=0,
         ),
         limits=Limits(launch_s=10, request_s=10, stop_s=3),
     )  # fmt: skip

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import socketserver
 import sys
 import threading
@@ -66,6 +67,7 @@ class Handler(socketserver.StreamRequestHandler):
         model, faults = self.server.model, self.server.model.faults
         if path == "/health":
             never = "never-ready" in faults
+            self.slow_health(faults)
             self.reply(503 if never else 200, {"status": "loading"} if never else model.health())
         elif path == "/v1/models":
             one = {"id": model.options.model, "object": "model"}
@@ -81,6 +83,20 @@ class Handler(socketserver.StreamRequestHandler):
             self.complete(body, path == "/v1/chat/completions")
         else:
             self.reply(404, error_of(f"nothing at {method} {path}"))
+
+    def slow_health(self, faults: Faults) -> None:
+        """What may keep /health from being answered, or be its last word."""
+        if "mute-health" in faults:
+            self.hang("mute")
+        if "trickle-health" in faults:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+            while True:
+                self.wfile.write(b" ")
+                time.sleep(0.05)
+        if "dies-soon" in faults and not self.server.doomed:
+            self.server.doomed = True
+            wait_s = (faults.number("dies-soon", 1000) or 0) / 1e3
+            threading.Timer(wait_s, lambda: os._exit(1)).start()
 
     def reply(self, status: int, document: object) -> None:
         """One JSON answer."""
@@ -154,6 +170,7 @@ class Engine(socketserver.ThreadingTCPServer):
 
     def __init__(self, address: tuple[str, int], model: Model) -> None:
         self.model, self.turn = model, threading.Lock()
+        self.doomed = False
         super().__init__(address, Handler)
 
 
@@ -216,7 +233,8 @@ def main(line: list[str] | None = None) -> int:
     fake_faults.at_start(faults)
     time.sleep(options.load_ms / 1e3)
     try:
-        engine = Engine((options.host, options.port), Model(options, faults))
+        port = 0 if "other-port" in faults else options.port
+        engine = Engine((options.host, port), Model(options, faults))
     except OSError as taken:
         log(f"fake_engine: port {options.port}: {taken.strerror}")
         return 5

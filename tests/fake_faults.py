@@ -11,6 +11,7 @@ import resource
 import signal
 import socket
 import sys
+import threading
 import time
 
 ORPHAN_S = 60.0
@@ -22,6 +23,16 @@ START = {
     "ignores-sigterm": "only SIGKILL ends it",
     "forks-worker": "a child in the same process group that ignores SIGTERM",
     "keeps-port": "a child in a session of its own holds the port; argument: seconds (10)",
+    "worker-away": "a child in a session of its own; it ignores SIGTERM",
+    "worker-orphan": "forked twice away, in a session of its own: its parent is init; it ignores SIGTERM",
+    "zombie": "a child that is dead and not waited for",
+    "reads-stdin": "reads standard input to its end before it serves",
+    "other-port": "listens on a port of its own choice",
+    "mute-health": "accepts, and never answers /health",
+    "trickle-health": "answers /health byte by byte, without an end",
+    "dies-soon": "exit 1 some time after health first said ok; argument: milliseconds (1000)",
+    "dirty-log": "prints terminal codes, broken UTF-8 and a key",
+    "floods-log": "prints without a pause; argument: megabytes altogether (64)",
     "wrong-pid": "health tells pid 1",
     "wrong-model-digest": "health tells another digest; argument: the digest",
     "wrong-model-name": "health tells another model; argument: the name",
@@ -50,6 +61,7 @@ REQUEST = {
     "empty-answer": "a finish reason and usage, but no token",
     "role-only": "the role chunk and [DONE]",
     "clamp-max-tokens": "never more than N tokens, and the sampler echo says so",
+    "clamps-silently": "never more than N tokens, and the sampler echo says what was asked",
     "ignores-seed": "another text every time",
     "short": "stops by itself after N tokens",
     "incoherent": "answers with a word and then '!' for ever",
@@ -110,10 +122,50 @@ def at_start(faults: Faults) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(ORPHAN_S)
         os._exit(0)
+    for name in ("worker-away", "worker-orphan"):
+        if name in faults:
+            fork_away(twice=name == "worker-orphan")
+    if "zombie" in faults and os.fork() == 0:
+        os._exit(0)
+    if "reads-stdin" in faults:
+        sys.stdin.read()
+    if "dirty-log" in faults:
+        os.write(
+            2,
+            b"\x1b[31mred\x1b[0m \xff\xfe \x1b]0;title\x07 --api-key hunter2hunter2 sk-abcdef1234567890\n",
+        )
+    if "floods-log" in faults:
+        threading.Thread(
+            target=flood, args=(faults.number("floods-log", 64) or 0,), daemon=True
+        ).start()
     if "die-at-start" in faults:
         log("loading weights: 3 of 7 shards")
         log("error: shard 4 is truncated")
         raise SystemExit(3)
+
+
+def fork_away(twice: bool) -> None:
+    """Leave a worker in a session of its own, told in the log by its process id."""
+    child = os.fork()
+    if child:
+        if twice:
+            os.waitpid(child, 0)
+        return
+    os.setsid()
+    if twice and os.fork():
+        os._exit(0)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    log(f"worker {os.getpid()} is away")
+    time.sleep(ORPHAN_S)
+    os._exit(0)
+
+
+def flood(megabytes: int) -> None:
+    """Print lines of a kilobyte, as fast as they go."""
+    lines = b"chatter " * 127 + b"chatte\n"
+    for _ in range(megabytes):
+        os.write(2, lines * 1024)
+    log("fake_engine: said it all")
 
 
 def after_bind(faults: Faults, listening: socket.socket) -> None:

@@ -31,7 +31,8 @@ class Generation:
         self.sent: list[Token] = []
         self.finish = "length"
         most = int(body.get("max_tokens") or body.get("max_completion_tokens") or 64)
-        if len(self.answer) < most and "clamp-max-tokens" not in faults:
+        clamped = "clamp-max-tokens" in faults or "clamps-silently" in faults
+        if len(self.answer) < most and not clamped:
             self.finish = "stop"
         self.cached = model.cached(ids)
         self.prompt_s = self.decode_s = 0.0

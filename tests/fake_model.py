@@ -84,7 +84,8 @@ class Model:
     def write(self, ids: list[int], text: str, body: dict[str, Any], faults: Faults) -> list[Token]:
         """The whole answer: the same for the same prompt, seed and sampler; it stops by itself only where it may."""
         most = int(body.get("max_tokens") or body.get("max_completion_tokens") or 64)
-        most = min(most, faults.number("clamp-max-tokens", most) or most)
+        for clamp in ("clamp-max-tokens", "clamps-silently"):
+            most = min(most, faults.number(clamp, most) or most)
         least = most if body.get("ignore_eos") else int(body.get("min_tokens") or 0)
         if "incoherent" in faults:
             return [_token("Paris", True), *[Token(33, "!")] * (most - 1)][:most]

@@ -15,6 +15,7 @@ import pytest
 
 from battery.bench.lock import MachineLock
 from battery.cli import main
+from battery.ledger.store import Campaign
 
 ENGINE = Path(__file__).parent / "fake_engine.py"
 PLAN = """
@@ -26,6 +27,7 @@ min_tokens = 12
 [gate]
 wait_s = 5
 max_busy = 1.0
+max_pressure = 1.0
 max_steal = 1.0
 calibration = 5.0
 [limits]
@@ -203,6 +205,12 @@ def test_a_corrupt_receipt_is_named_and_not_pooled(root: Path) -> None:
     receipt.write_text(receipt.read_text()[:200])
     status = battery(root, "status", "c")
     assert receipt.name in status.stderr
+    header = root / "receipts" / "c" / "campaign.json"
+    (root / "receipts" / "d").mkdir()
+    (root / "receipts" / "d" / "campaign.json").write_bytes(header.read_bytes()[:80])
+    both = battery(root, "status")
+    assert "d/campaign.json: cannot be read" in both.stderr
+    assert "damaged" in both.stdout and "sealed" in both.stdout
     verify = battery(root, "verify", "c")
     assert verify.returncode == 8 and receipt.name in verify.stderr
     again = battery(root, "run", "--arms", "A", "--plan", "tiny", "--campaign", "c")
@@ -210,7 +218,7 @@ def test_a_corrupt_receipt_is_named_and_not_pooled(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["plan", "run", "status", "charts", "report", "verify", "arms", "doctor"]
+    "verb", ["plan", "run", "status", "charts", "report", "verify", "arms", "doctor", "probe"]
 )
 def test_every_verb_has_help_with_an_example(call: Callable[..., Said], verb: str) -> None:
     done = call(verb, "--help")
@@ -241,3 +249,38 @@ def test_arms_and_doctor(call: Callable[..., Said]) -> None:
         "rss",
     ):
         assert source in facts["peak memory"]
+
+
+def test_a_knock_out_campaign_differs_in_one_switch_per_arm(root: Path) -> None:
+    words = ["{python}", str(ENGINE), "--port", "{port}", "--model", "{model}", "{switches}"]
+    (root / "arms" / "K.toml").write_text(
+        f'backend = "command"\nmodel = "tiny"\ncommand = {json.dumps(words)}\n'
+        '[switches]\nfused_qkv = true\nprompt_lookup = { ngram = 3 }\n[env]\nSWITCHBOARD_X = "1"\n'
+    )
+    done = battery(root, "run", "--knockout", "K", "--plan", "tiny")
+    assert done.returncode == 0, done.stderr
+    receipts = Campaign(root / "receipts" / "tiny-knockout-K").receipts()
+    lines = {r.cell.arm: r.command[r.command.index("tiny") + 1 :] for r in receipts}
+    assert lines == {
+        "K": ("--switch", "fused_qkv", "--switch", "prompt_lookup:ngram=3"),
+        "K-no-fused_qkv": ("--switch", "prompt_lookup:ngram=3"),
+        "K-no-prompt_lookup": ("--switch", "fused_qkv"),
+    }
+    ran = {
+        r.cell.arm: {s.name for s in r.engagement.switches if s.state == "engaged"}
+        for r in receipts
+    }
+    assert ran["K-no-fused_qkv"] == {"prompt_lookup"} and ran["K-no-prompt_lookup"] == {"fused_qkv"}
+    same = {(r.arm.backend, r.arm.model, tuple(r.environment.items())) for r in receipts}
+    assert len(same) == 1 and ("SWITCHBOARD_X", "1") in same.pop()[2]
+    blocks = {(r.cell.block, r.cell.arm) for r in receipts}
+    assert len(blocks) == 2 * 3
+    page = (root / "reports" / "tiny-knockout-K.md").read_text()
+    assert "K-no-fused_qkv" in page and "K without fused_qkv" in page
+
+
+def test_one_choice_of_arms(call: Callable[..., Said]) -> None:
+    said = call("plan", "--arms", "A", "--knockout", "C", "--plan", "tiny")
+    assert said.returncode == 2 and "--arms and --knockout: give one of them" in said.stderr
+    said = call("plan", "--isolate", "C", "--plan", "tiny")
+    assert said.returncode == 2 and '"{switches}"' in said.stderr

@@ -17,7 +17,8 @@ import pandas as pd
 
 from battery.analyse import facts
 from battery.analyse.drift import Drift
-from battery.analyse.facts import Difference, GateFacts, SwitchFacts
+from battery.analyse.facts import Difference, SwitchFacts
+from battery.analyse.gating import Disturbance, GateFacts, Phase
 from battery.analyse.speed import Comparison
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Header
@@ -52,6 +53,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     differences: tuple[Difference, ...]
     switches: tuple[SwitchFacts, ...]
     gates: GateFacts
+    disturbances: tuple[Disturbance, ...] = ()
+    phases: tuple[Phase, ...] = ()
     unreadable: Sequence[str]
     pool: str
     """Why the receipts may not be pooled, or nothing."""

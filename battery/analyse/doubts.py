@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from battery.analyse.conditions import Case, Doubt, Severity, conditions, sequences, touches
+from battery.analyse.during import during
 from battery.analyse.pairs import BODIES_DIFFER
 from battery.analyse.stats import FEWEST_BLOCKS
 
@@ -26,7 +27,7 @@ def doubts(case: Case) -> tuple[Doubt, ...]:
     rank = {"void": 0, "warning": 1, "note": 2}
     found = [
         *_record(case), *_progress(case), *_engagement(case), *_pairs(case), *_steadiness(case), *_far_blocks(case),
-        *_texts(case), *_cells(case), *conditions(case),
+        *_texts(case), *_cells(case), *during(case), *conditions(case),
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda doubt: rank[doubt.severity]))
 
@@ -224,6 +225,8 @@ def _texts(case: Case) -> list[Doubt]:
 def _cells(case: Case) -> list[Doubt]:
     """Too many cells failed; prompts that were not cold; samplers that were changed."""
     frame, plan, found = case.frame, case.header.plan, []
+    again = {n for one in case.disturbances if not one.counted for n in one.receipts}
+    frame = frame[~frame["sequence"].isin(again)]
     failed = frame[frame["outcome"] != "ok"]
     if len(frame) and len(failed) / len(frame) > plan.limits.failed_share:
         allowed = f"the plan allows {100 * plan.limits.failed_share:g} %"

@@ -1,4 +1,4 @@
-"""What receipts say outright, counted and laid side by side: outcomes, switches, gates, windows, and what differs.
+"""What receipts say outright, counted and laid side by side: outcomes, switches, windows, and what differs.
 
 Nothing is estimated here.
 """
@@ -78,23 +78,6 @@ class SwitchFacts(msgspec.Struct, frozen=True, kw_only=True):
     coverage: str | None
     kill: str | None
     reason: str | None
-
-
-class GateFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was gated, how long it took, and what could not be gated."""
-
-    limits: dict[str, Any]
-    ungated: dict[str, str]
-    """Limit and why it could not be applied, with the number of cells."""
-    cells: int
-    """For which the gate was asked."""
-    refused: int
-    waited: int
-    """Cells that had to wait for longer than a second."""
-    waited_s: float
-    longest_s: float
-    ranges: dict[str, tuple[float, float]]
-    """Lowest and highest of each reading that opened a gate."""
 
 
 class WindowFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -331,37 +314,6 @@ def switches(receipts: Sequence[Receipt]) -> tuple[SwitchFacts, ...]:
         )
         for (arm, name), here in sorted(seen.items())
     )  # fmt: skip
-
-
-def gates(receipts: Sequence[Receipt], header: Header) -> GateFacts:
-    """The gate over all cells for which it was asked."""
-    shut = [receipt.gate for receipt in receipts if tried(receipt)]
-    ungated: Counter[tuple[str, str]] = Counter(
-        (limit, why) for gate in shut for limit, why in gate.ungated.items()
-    )
-    ranges: dict[str, tuple[float, float]] = {}
-    for name in ("temp_c", "busy", "steal", "available_bytes", "calibration_s", "gpu_temp_c"):
-        found = [
-            float(value) for gate in shut
-            if gate.reading is not None and (value := getattr(gate.reading, name)) is not None
-        ]  # fmt: skip
-        if found:
-            ranges[name] = (min(found), max(found))
-    reasons: dict[str, str] = {}
-    for (limit, why), count in sorted(ungated.items()):
-        told = f"{why} ({count} cells)"
-        reasons[limit] = f"{reasons[limit]}; {told}" if limit in reasons else told
-    waits = [gate.waited_s for gate in shut]
-    return GateFacts(
-        limits=msgspec.to_builtins(header.plan.gate),
-        ungated=reasons,
-        cells=len(shut),
-        refused=sum(gate.verdict == "refused" for gate in shut),
-        waited=sum(wait > 1 for wait in waits),
-        waited_s=sum(waits),
-        longest_s=max(waits, default=0.0),
-        ranges=ranges,
-    )
 
 
 def windows(receipts: Sequence[Receipt], counted: set[int]) -> tuple[WindowFacts, ...]:

@@ -14,25 +14,26 @@ import msgspec
 
 from battery.analyse import doubts as doubting
 from battery.analyse import drift as drifting
-from battery.analyse import facts, speed
+from battery.analyse import facts, gating, speed
 from battery.analyse.conditions import Case, Doubt
 from battery.analyse.drift import Drift
 from battery.analyse.facts import (
     ArmFacts,
     Difference,
-    GateFacts,
     Outcomes,
     SwitchFacts,
     WindowFacts,
 )
+from battery.analyse.gating import Disturbance, GateFacts, Phase
 from battery.analyse.rows import MEASURES, rows
 from battery.analyse.speed import Comparison, Ladder, Level
 from battery.analyse.stats import FEWEST_BLOCKS, Verdict
 from battery.ledger import strict
+from battery.ledger.disk import replace
 from battery.ledger.errors import ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
-from battery.ledger.store import Campaign, Header, check_pool, pretty, replace
+from battery.ledger.store import Campaign, Header, check_pool, pretty
 
 SCHEMA = 1
 _DIGITS = 9
@@ -87,6 +88,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     windows: tuple[WindowFacts, ...]
     switches: tuple[SwitchFacts, ...]
     gates: GateFacts
+    disturbances: tuple[Disturbance, ...]
+    phases: tuple[Phase, ...]
     doubts: tuple[Doubt, ...]
 
     def level(self, arm: str, metric: str, rung: int) -> Level | None:
@@ -187,13 +190,14 @@ def _found(
     comparisons = speed.compare(frame, traces, header, complete)
     drift = drifting.drift(frame, comparisons, header)
     differs = facts.differences(receipts, header)
-    switches, gates = facts.switches(receipts), facts.gates(receipts, header)
-    doubted = doubting.doubts(
-        Case(
-            frame=frame, receipts=receipts, header=header, comparisons=comparisons, drift=drift, differences=differs,
-            switches=switches, gates=gates, unreadable=unreadable, pool=pool,
-        )
+    switches, gates = facts.switches(receipts), gating.gates(receipts, header)
+    disturbed = gating.disturbances(receipts, counted)
+    case = Case(
+        frame=frame, receipts=receipts, header=header, comparisons=comparisons, drift=drift, differences=differs,
+        switches=switches, gates=gates, disturbances=disturbed, unreadable=unreadable, pool=pool,
     )  # fmt: skip
+    phases = gating.phases(case.pooled, header)
+    doubted = doubting.doubts(msgspec.structs.replace(case, phases=phases))
     comparisons = tuple(_voided(one, doubted) for one in comparisons)
     return Findings(
         campaign=header.campaign,
@@ -223,7 +227,7 @@ def _found(
         ),
         drift=drift,
         windows=facts.windows(receipts, counted),
-        switches=switches, gates=gates, doubts=doubted,
+        switches=switches, gates=gates, disturbances=disturbed, phases=phases, doubts=doubted,
     )  # fmt: skip
 
 

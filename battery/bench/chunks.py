@@ -1,16 +1,16 @@
 """One answer's stamped reads -> what was generated, when, and whether that is a success. Pure: no socket, no clock.
 
-Speaks the dialects of OpenAI-like servers: chat and completion chunks, reasoning under either name, tool calls, usage
-with or without choices, timings as switchboard or llama.cpp names them. Null, missing and empty are three cases.
+What servers call things stands in dialect; here stands what it amounts to.
 
 A *token event* brings text: content, reasoning or tool call, not empty. It carries the date of the read that completed
 it. Token ids that bring no text wait for the next text (the first token is never earlier than a reader could see
 it); ids left over at the end, an end-of-text token or a held-back piece, are one last event at their own arrival, so
 that the last token is never earlier than it came. Either way the events' counts add up to every id that was sent.
 
-A success is: status 200; no error inside the stream; every chunk JSON; a finish reason, and not `error` or `abort`;
-[DONE], or a body that its framing (chunk terminator, content length) ended; at least one token with text; usage, where
-given, equal to the sum of ids, where given. Whatever did come is kept in the trace of a failure.
+A success is: status 200; no error inside the stream; every chunk JSON; one choice; a finish reason, and not `error` or
+`abort`; [DONE], or a body that its framing (chunk terminator, content length) ended, or usage, which comes last; at
+least one token with text; usage, where given, equal to the sum of ids, where given, and no more than the text can hold.
+Whatever did come is kept in the trace of a failure.
 """
 
 from __future__ import annotations
@@ -19,32 +19,29 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from battery.bench import dialect
+from battery.bench.dialect import EVIDENCE_BYTES, count, error_words
 from battery.bench.sse import Parser, ServerEvent
 from battery.ledger.trace import CountSource, Event, Kind, Trace
 
-EVIDENCE_BYTES = 400
-FAILED_FINISH = ("error", "abort")
-
 Outcome = Literal["ok", "error", "timeout"]
 Phase = Literal["connect", "http", "prefill", "decode"]
-
-_LLAMA_CPP = {
-    "prompt_n": ("prompt_tokens", 1),
-    "prompt_ms": ("prompt_s", 1e-3),
-    "predicted_n": ("decode_tokens", 1),
-    "predicted_ms": ("decode_s", 1e-3),
-    "cache_n": ("cached_tokens", 1),
-    "draft_n": ("proposed", 1),
-    "draft_n_accepted": ("accepted", 1),
-}
 
 
 class Answer(msgspec.Struct):
     """One response as it came off the wire. Stamps are perf_counter nanoseconds."""
 
+    unsent: str | None = None
+    """Why the request never left; None: it did."""
+    connection: str | None = None
+    """`kept` from the request that warmed it, or `opened ahead` by a server that keeps none."""
     sent_ns: int = 0
     status: int | None = None
     content_type: str = ""
+    encoding: str = ""
+    """Its content coding, which we never ask for."""
+    location: str = ""
+    """Where a redirect points; it is not followed."""
     framed: bool = False
     """The body carries its own end: chunked, or a content length."""
     reads: list[tuple[int, bytes]] = []
@@ -55,6 +52,11 @@ class Answer(msgspec.Struct):
     timed_out: bool = False
     broken: str | None = None
     """What cut the answer short, in words."""
+
+    @property
+    def body(self) -> bytes:
+        """All of the body that came."""
+        return b"".join(data for _, data in self.reads)
 
     @property
     def tail(self) -> bytes:
@@ -92,6 +94,8 @@ class Chunks:
         self.finish_reason: str | None = None
         self.done = False
         self.seen = 0
+        self.notes: list[str] = []
+        """What a reader of the figures must know, though it is no failure."""
         self.fault: str | None = None
         self.fault_body: str | None = None
         self._waiting = 0
@@ -99,6 +103,8 @@ class Chunks:
         self._waiting_ns = 0
         self._running = 0
         """Completion tokens by the last running usage, for servers that count as they go."""
+        self._stands = False
+        """A usage came with text and had not grown: it is no running count."""
 
     def take(self, event: ServerEvent, at_ns: int) -> None:
         """One event of the stream and the stamp of the read that completed it."""
@@ -107,16 +113,18 @@ class Chunks:
         if event.data.strip() == "[DONE]":
             self.done = True
             return
+        if not event.data.strip() or event.event in dialect.KEEP_ALIVE:
+            return
         self.seen += 1
         try:
-            chunk = msgspec.json.decode(event.data)
-        except (msgspec.DecodeError, RecursionError) as broken:
+            chunk = dialect.document(event.data)
+        except (ValueError, RecursionError) as broken:
             chunk = None
             if event.event != "error":
                 self._fail(f"chunk {self.seen} is no JSON: {broken}", event.data)
         if event.broken:
             self._fail(f"chunk {self.seen} is no UTF-8", event.data)
-        said = error_in(chunk)
+        said = dialect.error_in(chunk)
         if event.event == "error":
             said = said or event.data[:EVIDENCE_BYTES] or "an error event without words"
         if said is not None:
@@ -136,19 +144,35 @@ class Chunks:
         for name in ("timings", "sampler"):
             if isinstance(chunk.get(name), dict):
                 setattr(self, name, {**(getattr(self, name) or {}), **chunk[name]})
-        if isinstance(chunk.get("usage"), dict):
-            self.usage = chunk["usage"]
-        choices = chunk.get("choices")
-        choice = choices[0] if isinstance(choices, list) and choices else None
-        if not isinstance(choice, dict):
+        choice = self._choice(chunk.get("choices"))
+        usage = dialect.usage_in(chunk, choice)
+        if usage is not None:
+            self.usage = dialect.grown(self.usage, usage)
+        if choice is None:
             return
-        if isinstance(choice.get("finish_reason"), str):
-            self.finish_reason = choice["finish_reason"]
-        self._take_tokens(choice, chunk.get("usage"), at_ns)
+        # a server that failed does not become well by finishing once more
+        if self.finish_reason not in dialect.FAILED_FINISH:
+            self.finish_reason = dialect.finish_in(choice) or self.finish_reason
+        self._take_tokens(choice, usage, at_ns)
 
-    def _take_tokens(self, choice: dict[str, Any], usage: object, at_ns: int) -> None:
+    def _choice(self, choices: object) -> dict[str, Any] | None:
+        """The choice that was asked for; text of another one is a fault: usage counts it, and it took time."""
+        first = None
+        for choice in choices if isinstance(choices, list) else []:
+            if not isinstance(choice, dict):
+                continue
+            if choice.get("index") in (None, 0):
+                first = first or choice
+            elif dialect.texts_in(choice):
+                number = choice["index"]
+                self._fail(f"choice {number!r} came beside the one that was asked for", str(choice))
+        return first
+
+    def _take_tokens(
+        self, choice: dict[str, Any], usage: dict[str, Any] | None, at_ns: int
+    ) -> None:
         """Text and ids of one choice; a token event where there is text."""
-        found = texts_in(choice)
+        found = dialect.texts_in(choice)
         for kind, text in found.items():
             self.texts[kind].append(text)
         ids = choice.get("token_ids")
@@ -158,6 +182,7 @@ class Chunks:
         else:
             counted = None if self.ids else self._ran_on(usage)
         if found:
+            self._stands |= counted == 0
             tokens = None if counted is None else counted + self._waiting
             first: Kind = "content" if "content" in found else next(iter(found))
             self.events.append(Event(at_ns, tokens, first))
@@ -166,47 +191,86 @@ class Chunks:
             self._waiting += counted
             self._waiting_ns = at_ns
 
-    def _ran_on(self, usage: object) -> int | None:
+    def _ran_on(self, usage: dict[str, Any] | None) -> int | None:
         """Tokens since the last chunk, of a server whose every chunk carries the usage so far; None for any other."""
-        total = count(usage.get("completion_tokens")) if isinstance(usage, dict) else None
+        total = count((usage or {}).get("completion_tokens"))
         # A usage that comes first after the first token event is the total, and no running count.
         if not total or total < self._running or (self.events and not self._running):
             return None
         grown, self._running = total - self._running, total
         return grown
 
+    def take_whole(self, answer: dict[str, Any]) -> None:
+        """An answer that was not streamed: what it says, without any time."""
+        choice = dialect.message_in(answer) or {}
+        self.usage, self.finish_reason = dialect.usage_in(answer, choice), dialect.finish_in(choice)
+        for kind, text in dialect.texts_in(choice).items():
+            self.texts[kind].append(text)
+
     def finish(self) -> None:
         """No more chunks will come: ids that still wait for text become the last event."""
+        if self._stands and not self.ids:
+            self.events = [msgspec.structs.replace(event, tokens=None) for event in self.events]
+            self._waiting = 0
         if self._waiting and self.events:
             self.events.append(Event(self._waiting_ns, self._waiting, self.events[-1].kind))
             self._waiting = 0
+        for kind in self.texts:
+            if dialect.joined(self.texts[kind])[1]:
+                self._fail(f"the {kind} holds half of a character", self.said(kind)[-80:])
+
+    def said(self, kind: Kind) -> str:
+        """All text of one kind."""
+        return dialect.joined(self.texts[kind])[0]
 
     def counts(self) -> tuple[CountSource, int | None, str | None]:
         """(source of the count, completion tokens, what is wrong with them)."""
         known = [event.tokens for event in self.events if event.tokens is not None]
         all_known = bool(known) and len(known) == len(self.events)
         total = count((self.usage or {}).get("completion_tokens"))
+        guess = sum(known) if all_known else len(self.events)
         if total is None:
             # Without usage even ids are no total: nothing says that none was left out.
-            guess = sum(known) if all_known else len(self.events)
             return "estimate", guess or None, None
         agrees = sum(known) == total
-        wrong = None
-        if self.ids and (sum(known) > total or (all_known and not agrees)):
-            wrong = f"usage counts {total} tokens, but {sum(known)} token ids came"
-        return "server" if all_known and agrees else "usage", total, wrong
+        if self.ids:
+            wrong = sum(known) > total or (all_known and not agrees)
+            said = f"usage counts {total} tokens, but {sum(known)} token ids came"
+            source: CountSource = "server" if all_known and agrees else "usage"
+            return source, total, said if wrong else None
+        return self._plausible(total, "server" if all_known and agrees else "usage")
+
+    def _plausible(
+        self, total: int, source: CountSource
+    ) -> tuple[CountSource, int | None, str | None]:
+        """The same where no ids tell: a token event holds a token at least, a token a byte at least."""
+        if total == 0:
+            return source, total, None
+        hidden = dialect.unshown(self.usage or {}, bool(self.texts["reasoning"]))
+        size = sum(
+            len(piece.encode("utf-8", "replace")) for kind in self.texts.values() for piece in kind
+        )
+        room = size + hidden + dialect.UNSHOWN * (4 if self.texts["tool"] else 1)
+        if total > room:
+            return source, total, f"usage counts {total} tokens, but only {size} bytes of text came"
+        if hidden:
+            self._note(f"{hidden} of {total} tokens were never sent: they are no part of any rate")
+            return "estimate", total, None
+        if total < len(self.events):
+            self._note(f"usage counts {total} tokens, but {len(self.events)} token events came")
+            return "estimate", len(self.events), None
+        return source, total, None
+
+    def _note(self, words: str) -> None:
+        """Keep a note once."""
+        if words not in self.notes:
+            self.notes.append(words)
 
     def trace(self, end_ns: int | None) -> Trace:
         """The trace of what was taken; `end_ns` is the last byte, None where the answer has no end."""
         source, total, _ = self.counts()
-        timings = normal_timings(self.timings)
+        timings = dialect.normal_timings(self.timings)
         usage = self.usage or {}
-        details = usage.get("prompt_tokens_details")
-        said = (
-            details.get("cached_tokens") if isinstance(details, dict) else None,
-            usage.get("cached_tokens"),
-            (timings or {}).get("cached_tokens"),
-        )
         events = self.events
         if source == "estimate":
             events = [msgspec.structs.replace(event, tokens=event.tokens or 1) for event in events]
@@ -215,7 +279,7 @@ class Chunks:
             end_ns=end_ns,
             prompt_tokens=count(usage.get("prompt_tokens")),
             completion_tokens=total,
-            cached_tokens=next((n for n in map(count, said) if n is not None), None),
+            cached_tokens=dialect.cached_in(usage, timings),
             count_source=source,
             finish_reason=self.finish_reason,
             usage=self.usage,
@@ -231,6 +295,10 @@ def read(answer: Answer) -> Reading:
         for event in parser.feed(data):
             chunks.take(event, at_ns)
     unfinished = parser.close()
+    if unfinished.replace(b" ", b"") == b"data:[DONE]":
+        chunks.done, unfinished = True, b""
+    if not chunks.seen and not chunks.done:
+        _whole(answer, chunks)
     chunks.finish()
     reason = _fault(answer, chunks, unfinished)
     complete = answer.ended or (chunks.done and reason is None)
@@ -249,17 +317,33 @@ def read(answer: Answer) -> Reading:
         }
     elif answer.broken:
         evidence["after_done"] = answer.broken
+    if chunks.notes:
+        evidence["notes"] = list(chunks.notes)
     phase: Phase = "decode" if chunks.events else "prefill"
     if answer.status not in (None, 200):
         phase = "http"
     return Reading(outcome, reason, phase, chunks, chunks.trace(end_ns), evidence)
 
 
+def _whole(answer: Answer, chunks: Chunks) -> None:
+    """Take an answer that is one JSON document: its words are kept, though it has no times."""
+    try:
+        document = msgspec.json.decode(answer.body)
+    except (msgspec.DecodeError, RecursionError):
+        return
+    if isinstance(document, dict):
+        chunks.take_whole(document)
+
+
 def _fault(answer: Answer, chunks: Chunks, unfinished: bytes) -> str | None:
     """Why the answer is a failure, the most telling reason first; None for a success."""
     if answer.status is not None and answer.status != 200:
-        body = b"".join(data for _, data in answer.reads)[:65_536]
-        return f"HTTP {answer.status}: {_words(body)}"
+        return f"HTTP {answer.status}: {_refusal(answer)}"
+    if answer.encoding not in ("", "identity"):
+        return (
+            f"the body is encoded ({answer.encoding}), though identity was asked for:"
+            " its events can neither be read nor dated"
+        )
     if chunks.fault is not None:
         return chunks.fault
     if answer.broken and not (chunks.done and chunks.finish_reason):
@@ -267,22 +351,31 @@ def _fault(answer: Answer, chunks: Chunks, unfinished: bytes) -> str | None:
     if answer.status is None:
         return "no answer"
     if not chunks.seen and not answer.content_type.startswith("text/event-stream"):
-        body = answer.tail
-        return f"not an event stream ({answer.content_type or 'no content type'}): {_words(body)}"
+        kind = answer.content_type or "no content type"
+        return f"not an event stream ({kind}): {error_words(answer.body)}"
     return _unfinished(answer, chunks, unfinished) or _miscounted(chunks)
+
+
+def _refusal(answer: Answer) -> str:
+    """What an answer other than 200 says."""
+    if answer.location and 300 <= (answer.status or 0) < 400:
+        return f"a redirect to {answer.location[:EVIDENCE_BYTES]}, which is not followed; give that address"
+    return error_words(answer.body[:65_536])
 
 
 def _unfinished(answer: Answer, chunks: Chunks, rest: bytes) -> str | None:
     """Why the stream is not one that came to its end."""
-    if chunks.finish_reason in FAILED_FINISH:
+    if chunks.finish_reason in dialect.FAILED_FINISH:
         return f"the server finished with '{chunks.finish_reason}'"
     if chunks.finish_reason is None:
-        return "the stream ended without a finish reason"
+        nothing = "" if chunks.seen else ": no event came"
+        return f"the stream ended without a finish reason{nothing}"
     if chunks.done:
         return None
     if rest:
         return f"the stream ended inside an event: {rest[-80:]!r}"
-    if not answer.framed:
+    # usage comes after the last token: a stream that holds both it and a finish reason lacks no token
+    if not answer.framed and chunks.usage is None:
         return "the connection closed without [DONE], and nothing else marks the end"
     return None
 
@@ -293,66 +386,3 @@ def _miscounted(chunks: Chunks) -> str | None:
         return "no token came: the answer is empty"
     _, total, wrong = chunks.counts()
     return "usage counts no token" if total == 0 else wrong
-
-
-def texts_in(choice: dict[str, Any]) -> dict[Kind, str]:
-    """The text that one choice adds, by kind; kinds without text are left out."""
-    delta = choice.get("delta")
-    delta = delta if isinstance(delta, dict) else {}
-    calls = delta.get("tool_calls")
-    functions = [
-        call["function"]
-        for call in (calls if isinstance(calls, list) else [])
-        if isinstance(call, dict) and isinstance(call.get("function"), dict)
-    ]
-    said: dict[Kind, object] = {
-        # Some servers send both spellings with the same text; taking both would count it twice.
-        "reasoning": delta.get("reasoning_content") or delta.get("reasoning"),
-        "content": delta.get("content") or choice.get("text"),
-        "tool": "".join(
-            part
-            for function in functions
-            for part in (function.get("name"), function.get("arguments"))
-            if isinstance(part, str)
-        ),
-    }
-    return {kind: text for kind, text in said.items() if isinstance(text, str) and text}
-
-
-def error_in(chunk: object) -> str | None:
-    """The words of an error document, None where it is none (`"error": null` is none)."""
-    if not isinstance(chunk, dict):
-        return None
-    error = chunk if chunk.get("object") == "error" else chunk.get("error")
-    if error is None or error is False or error == "":
-        return None
-    words = error.get("message") if isinstance(error, dict) else error
-    return str(words or error)[:EVIDENCE_BYTES]
-
-
-def normal_timings(sent: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The server's timings as sent, with llama.cpp's figures also under our names and in seconds."""
-    if sent is None:
-        return None
-    named: dict[str, Any] = {}
-    for theirs, (ours, scale) in _LLAMA_CPP.items():
-        value = sent.get(theirs)
-        if isinstance(value, int | float) and not isinstance(value, bool) and ours not in sent:
-            named[ours] = value if scale == 1 else value * scale
-    return {**sent, **named}
-
-
-def count(value: object) -> int | None:
-    """A number of tokens; None for anything else, null and true included."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    return None
-
-
-def _words(body: bytes) -> str:
-    """The message in an error body, or its first characters."""
-    try:
-        said = error_in(msgspec.json.decode(body))
-    except msgspec.DecodeError:
-        said = None
-    return said or body[:200].decode("utf-8", "replace").strip() or "an empty body"

@@ -1,29 +1,25 @@
 """Stream one completion and date its bytes as they leave the socket.
 
-Warm a connection, send on it, and only read, stamp and store until the last byte (see wire); events, JSON and the
-verdict come after it (see chunks). A server that closed the warmed connection is warmed again: a request that had to
-connect is not one that was timed.
+Warm a connection, send on it, and only read, stamp and store until the last byte (see wire), in a process of
+its own where stamps must be exact (see stopwatch); events, JSON and the verdict come after it (see chunks). A server
+that closed the warmed connection is warmed again: a request that had to connect is not one that was timed.
 """
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import threading
-from collections.abc import Iterator
 from typing import Any
 
-import httpcore
 import msgspec
 
 from battery.bench import chunks
-from battery.bench.chunks import EVIDENCE_BYTES, Answer, Outcome, Phase
-from battery.bench.wire import Headers, Lane, Reconnect, Unreachable
+from battery.bench.chunks import Answer, Outcome, Phase
+from battery.bench.dialect import EVIDENCE_BYTES
+from battery.bench.stopwatch import Stopwatch
+from battery.bench.wire import Headers, Lane, Order, Unreachable
 from battery.ledger.trace import Trace
 
 __all__ = ["Client", "Completion", "Unreachable"]
-
-WARM_TRIES = 3
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +56,10 @@ class Client:
         base_url: str,
         api_key: str | None = None,
         timeout_s: float = 10.0,
-        warm_path: str = "/health",
+        warm_path: str | None = "/health",
+        apart: bool = False,
     ) -> None:
+        """`apart`: time in a process of its own (see stopwatch), for stamps that must be exact."""
         headers: Headers = {
             "User-Agent": "battery",
             "Accept": "text/event-stream, application/json",
@@ -71,7 +69,8 @@ class Client:
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
         self._secret, self._timeout_s, self._warm_path = api_key, timeout_s, warm_path
-        self._timed = Lane(base_url.rstrip("/"), headers)
+        lane = Stopwatch if apart else Lane
+        self._timed: Lane | Stopwatch = lane(base_url.rstrip("/"), headers)
         self._aside = Lane(base_url.rstrip("/"), headers)
         self._lock = threading.Lock()
 
@@ -115,35 +114,26 @@ class Client:
         `deadline_s` covers the request from send to last byte.
         """
         payload = msgspec.json.encode({**body, "stream": True})
-        for _ in range(WARM_TRIES):
-            answer = Answer()
-            try:
-                with _no_collection():
-                    connection = self._timed.warm(self._warm_path, self._timeout_s)
-                    self._timed.timed(path, payload, deadline_s, answer)
-            except Reconnect:
-                continue
-            except Unreachable as broken:
-                slow = isinstance(broken.__cause__, httpcore.TimeoutException | TimeoutError)
-                return self._unsent("timeout" if slow else "error", f"cannot connect: {broken}")
-            return self._completion(answer, connection)
-        return self._unsent(
-            "error", f"the server closed {WARM_TRIES} warmed connections before they were used"
-        )
+        order = Order(path, payload, deadline_s, self._warm_path, self._timeout_s)
+        answer = self._timed.request(order)
+        if answer.unsent is not None:
+            outcome: Outcome = "timeout" if answer.timed_out else "error"
+            return Completion(outcome=outcome, reason=self._hidden(answer.unsent), phase="connect")
+        return self._completion(answer)
 
-    def _completion(self, answer: Answer, connection: str | None) -> Completion:
+    def _completion(self, answer: Answer) -> Completion:
         """The answer, read and judged."""
         said = chunks.read(answer)
         taken = said.chunks
-        evidence = {**said.evidence, "connection": connection}
+        evidence = {**said.evidence, "connection": answer.connection}
         return Completion(
             outcome=said.outcome,
             reason=self._hidden(said.reason),
             phase=said.phase,
             trace=said.trace,
-            text="".join(taken.texts["content"]),
-            reasoning="".join(taken.texts["reasoning"]),
-            tool_calls="".join(taken.texts["tool"]),
+            text=taken.said("content"),
+            reasoning=taken.said("reasoning"),
+            tool_calls=taken.said("tool"),
             token_ids=tuple(taken.ids) or None,
             sent_ns=answer.sent_ns or None,
             evidence={
@@ -152,22 +142,6 @@ class Client:
             },
         )
 
-    def _unsent(self, outcome: Outcome, reason: str) -> Completion:
-        """A request that was never sent."""
-        return Completion(outcome=outcome, reason=reason, phase="connect")
-
     def _hidden(self, text: str | None) -> str | None:
         """`text` without the API key, which some servers repeat in their complaint."""
         return text.replace(self._secret, "<redacted>") if text and self._secret else text
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Hold the garbage collector: a full pass over a loaded pandas takes longer than a token."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -1,7 +1,8 @@
 """Start a server for one window, make sure that it is the one we started, and stop it so that nothing is left.
 
-Readiness is bound to the process group we made and to the model's name: a stale server that answers on the port is a
-refusal, not a success. A port that someone else holds is never freed by force.
+Readiness is bound to the processes we started and to the model's name: a stale server that answers on the port is a
+refusal, not a success. A port that someone else holds is never freed by force. Ours is what descends from the process
+that was started or carries the window's mark (see leash): a worker in a session of its own is found as well.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import httpx
 import psutil
 
 from battery.bench import leash
 from battery.bench.backends import Backend
+from battery.bench.client import Client, Unreachable
 from battery.bench.memory import limit, nvml
 from battery.bench.memory.kills import Kills
 from battery.bench.memory.limit import Limit
@@ -36,6 +38,8 @@ _STEERS = re.compile(
     r"|SWITCHBOARD|TORCH|VECLIB|VLLM)"
 )
 TAIL_LINES = 15
+HEALTH_S = 2.0
+"""How long one look at health may take."""
 
 
 def free_port() -> int:
@@ -49,7 +53,8 @@ def port_taken(port: int) -> bool:
     """Whether something listens on the port."""
     with socket.socket() as probe:
         probe.settimeout(0.5)
-        return probe.connect_ex((HOST, port)) == 0
+        # a connection that found itself is no listener: the kernel may pick the very port as its near end
+        return probe.connect_ex((HOST, port)) == 0 and probe.getsockname() != probe.getpeername()
 
 
 class Server:
@@ -64,6 +69,7 @@ class Server:
         stop_s: float,
         stop_asked: Callable[[], bool] = lambda: False,
         memory_limit: int | None = None,
+        log_cap: int = leash.LOG_CAP,
     ) -> None:
         self.arm, self.backend = arm, backend
         self.port = port or free_port()
@@ -80,6 +86,7 @@ class Server:
         self.gpu_before: int | None = None
         """Bytes in use on the GPUs just before it started; None where NVML does not tell."""
         self._memory_limit = memory_limit
+        self._mark, self._log_cap = uuid.uuid4().hex, log_cap
         self._log = tempfile.TemporaryFile(prefix="battery-server-")  # noqa: SIM115 closed in stop()
         self._process: subprocess.Popen[bytes] | None = None
         self._leash: subprocess.Popen[bytes] | None = None
@@ -107,6 +114,13 @@ class Server:
         """None while it runs; its exit status, negative for a signal, once it is gone."""
         return self._process.poll() if self._process else None
 
+    def ended(self, within_s: float = 1.0) -> int | None:
+        """The exit status of a server that may be dying: its sockets close a moment before it can be waited for."""
+        deadline = time.monotonic() + within_s
+        while self.exit_status is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return self.exit_status
+
     def log_size(self) -> int:
         """Bytes that the server has printed so far: a mark for log_tail."""
         return 0 if self._log.closed else os.fstat(self._log.fileno()).st_size
@@ -116,7 +130,7 @@ class Server:
         size = self.log_size()
         start = max(since, size - 16_384)
         data = os.pread(self._log.fileno(), 16_384, start) if size > start else b""
-        return "\n".join(data.decode("utf-8", "replace").splitlines()[-lines:])
+        return scrub.text("\n".join(data.decode("utf-8", "replace").splitlines()[-lines:]))
 
     def start(self) -> None:
         """Start the process and wait until it answers as the server we meant.
@@ -131,29 +145,33 @@ class Server:
         self.environment = told_environment(environment, self.arm)
         command = self._limited()
         self.gpu_before = nvml.used()
+        group = self.limit.group if self.limit else None
+        # the leash first: there is no moment at which the server runs without it
+        self._leash = leash.attach(
+            self._mark, self._log, self._log_cap, group.path if group else None
+        )
         try:
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
-                env=environment,
+                env={**environment, leash.MARK: self._mark},
                 start_new_session=True,
             )
         except OSError as broken:
             raise LaunchError(
                 f"arm {self.arm.name}: cannot start {self.command[0]}: {broken}"
             ) from broken
-        group = self.limit.group if self.limit else None
-        self._leash = leash.attach(self._process.pid, group.path if group else None)
+        leash.name_group(self._leash, self._process.pid)
         self._wait_ready(time.monotonic() + self._launch_s)
         self.kills.mark(self.members())
 
-    def _limited(self) -> list[str]:
+    def _limited(self) -> Sequence[str]:
         """The command line to run, under the memory limit where there is one; the kernel's kills count from here."""
         if self._memory_limit is None:
             self.kills.mark()
-            return list(self.command)
+            return self.command
         self.limit = limit.impose(self._memory_limit, str(self.port))
         self.kills.close()
         self.kills = Kills(self.limit.group)
@@ -163,7 +181,7 @@ class Server:
     def _wait_ready(self, deadline: float) -> None:
         """Poll health until it is ours and ready."""
         last = "nothing answered yet"
-        with httpx.Client(base_url=self.url, timeout=2.0, trust_env=False) as http:
+        with Client(self.url, timeout_s=HEALTH_S) as client:
             while time.monotonic() < deadline:
                 if self._stop_asked():
                     raise Interrupted
@@ -175,22 +193,32 @@ class Server:
                         f" ({' '.join(self.command[:6])} …); its last lines:\n{self.log_tail()}"
                     )
                 try:
-                    answer = http.get(self.backend.health)
-                    document = answer.json()
-                except (httpx.HTTPError, ValueError) as not_yet:
-                    last = str(not_yet) or type(not_yet).__name__
+                    status, document = client.get_json(self.backend.health)
+                except Unreachable as not_yet:
+                    last = str(not_yet)
                 else:
-                    last = f"health said {answer.status_code} {str(document)[:120]}"
+                    last = f"health said {status} {str(document)[:120]}"
                     ours = isinstance(document, dict) and document.get("status") == "ok"
-                    if answer.status_code == 200 and ours:
+                    if status == 200 and ours:
                         self._check(document)
                         self.ready = document
                         return
                 time.sleep(0.05)
         raise LaunchError(
-            f"arm {self.arm.name}: not ready after {self._launch_s:.0f} s ({last}); raise limits.launch_s of the"
-            f" plan, or read its last lines:\n{self.log_tail()}"
+            f"arm {self.arm.name}: not ready after {self._launch_s:.0f} s ({last}{self._elsewhere()}); raise"
+            f" limits.launch_s of the plan, or read its last lines:\n{self.log_tail()}"
         )
+
+    def _elsewhere(self) -> str:
+        """Words on the ports that the server did open, if they are others."""
+        ports: set[int] = set()
+        for process in self._family():
+            with contextlib.suppress(psutil.Error):
+                told = process.net_connections("tcp")
+                ports |= {one.laddr.port for one in told if one.status == psutil.CONN_LISTEN}
+        if not ports or self.port in ports:
+            return ""
+        return f"; it listens on {', '.join(map(str, sorted(ports)))} and was given {self.port}"
 
     def _check(self, document: dict[str, Any]) -> None:
         """LaunchError unless the health document is of our process and of the arm's model."""
@@ -214,53 +242,66 @@ class Server:
             )
 
     def members(self) -> set[int]:
-        """Process ids of the server and everything it forked; a cgroup of its own knows orphans too."""
-        own = self.limit.group.pids() if self.limit and self.limit.group else set()
-        try:
+        """Process ids of the server and everything it forked."""
+        return {self.pid, *(process.pid for process in self._family())}
+
+    def _family(self) -> set[psutil.Process]:
+        """The processes that are alive of the server's tree, of its group, and with its mark."""
+        found: set[psutil.Process] = set()
+        with contextlib.suppress(psutil.Error):
             root = psutil.Process(self.pid)
-            return {self.pid, *own, *(child.pid for child in root.children(recursive=True))}
-        except psutil.Error:
-            return {self.pid, *own}
+            found |= {root, *root.children(recursive=True)}
+        # a cgroup of its own knows orphans too
+        own = self.limit.group.pids() if self.limit and self.limit.group else set()
+        for pid in _group(self.pid) | leash.marked(self._mark) | own:
+            with contextlib.suppress(psutil.Error):
+                found.add(psutil.Process(pid))
+        return {process for process in found if _alive(process)}
 
     def stop(self) -> None:
-        """SIGTERM to the whole group, SIGKILL after `stop_s`; then the group must be gone and the port free."""
-        process = self._process
-        if process is not None and not self._log.closed:
-            strays = self.members() - {process.pid}
-            _signal_group(process.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(self._stop_s)
-            _signal_group(process.pid, signal.SIGKILL)
-            process.wait(self._stop_s)
-            for stray in strays:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(stray, signal.SIGKILL)
+        """SIGTERM to the whole group, SIGKILL after `stop_s`; then all of it must be gone and the port free."""
+        if self._log.closed:
+            return
+        gone = False
+        try:
+            if self._process is not None:
+                self._end(self._process)
+            gone = True
+        finally:
             if self._leash is not None:
-                leash.let_go(self._leash)
-            self._confirm_gone()
-        if not self._log.closed:
-            self._lift()
-        self._log.close()
-
-    def _lift(self) -> None:
-        """Remove what the memory limit needed; LaunchError if it stays, since a process of the server then lives on."""
-        self.kills.close()
+                leash.let_go(self._leash, gone)
+            self._log.close()
+            self.kills.close()
         left = self.limit.lift() if self.limit else None
         if left:
             raise LaunchError(
                 f"arm {self.arm.name}: {left}; stop what it holds before measuring again"
             )
 
-    def _confirm_gone(self) -> None:
-        """Wait until no member of the group lives and the port is free; LaunchError if that does not come true."""
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """Stop every process of ours; LaunchError names what would not go."""
+        # who descends from it can be told only while it lives
+        ours = self._family()
+        _signal_group(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(self._stop_s)
         deadline = time.monotonic() + self._stop_s
-        while time.monotonic() < deadline:
-            if not _group_alive(self.pid) and not port_taken(self.port):
+        while True:
+            ours = {one for one in ours if _alive(one)} | self._family()
+            for one in ours:
+                with contextlib.suppress(psutil.Error):
+                    one.kill()
+            process.poll()
+            if not ours and process.returncode is not None and not port_taken(self.port):
                 return
+            if time.monotonic() > deadline:
+                break
             time.sleep(0.02)
+        left = ", ".join(str(one.pid) for one in ours)
         raise LaunchError(
-            f"arm {self.arm.name}: after SIGKILL the process group {self.pid} still lives or port {self.port} is"
-            " still answered; stop what holds it before measuring again"
+            f"arm {self.arm.name}: {self._stop_s:g} s after SIGKILL "
+            + (f"process {left} still lives" if left else f"port {self.port} is still answered")
+            + "; stop what is left before measuring again"
         )
 
 
@@ -278,12 +319,19 @@ def _signal_group(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-def _group_alive(group: int) -> bool:
-    """Whether a process of the group is alive (a zombie that waits for its parent is not)."""
-    for process in psutil.process_iter(["pid", "status"]):
-        try:
-            if os.getpgid(process.pid) == group and process.info["status"] != psutil.STATUS_ZOMBIE:
-                return True
-        except ProcessLookupError:
-            continue
-    return False
+def _group(group: int) -> set[int]:
+    """Process ids of a group."""
+    found = set()
+    for pid in psutil.pids():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(pid) == group:
+                found.add(pid)
+    return found
+
+
+def _alive(process: psutil.Process) -> bool:
+    """Whether it still runs: a zombie that waits for its parent does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

@@ -6,17 +6,16 @@ health, the timed request, health again. It keeps what happened; outcome.py says
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from battery.bench import failure, gate, memory, outcome, prompts, sensors
+from battery.bench import breach, gate, judge, memory, outcome, prompts, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
-from battery.bench.progress import Interrupted
+from battery.bench.progress import Interrupted, at_once, suspensions
 from battery.bench.prompts import Messages, Prompt
 from battery.ledger import strict
 from battery.ledger.cell import Cell
@@ -58,6 +57,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     memory: Memory = NOT_TRIED
     gate: Clearance
     samples: tuple[Reading, ...] = ()
+    no_samples: str | None = None
+    breach: tuple[str, ...] = ()
     started: str
     ended: str
 
@@ -90,7 +91,10 @@ class Measuring:
         baseline: dict[str, Any],
         progress: Callable[[str, str], None] = lambda _phase, _detail: None,
         stop: Callable[[], bool] = lambda: False,
+        glances: sensors.Glances | None = None,
+        sampler: sensors.Sampler | None = None,
     ) -> None:
+        self.glances, self.sampler = glances or sensors.Glances(), sampler or sensors.Sampler()
         self.server, self.client, self.plan, self.baseline = server, client, plan, baseline
         self.progress, self.stop = progress, stop
         self.health: dict[str, Any] = server.ready
@@ -151,13 +155,18 @@ class Measuring:
     def _send(self, body: dict[str, Any], what: str) -> Completion:
         """Stream a request that must succeed for the window to go on."""
         self._mark()
-        done = self.client.stream(
-            self.server.backend.chat, body, deadline_s=self.plan.limits.request_s
-        )
+        done = self._stream(body)
         if done.outcome != "ok":
-            kind, reason, evidence = failure.of(done, body, self.server, self._log_mark)
+            kind, reason, evidence = judge.failed(done, body, self.server, self._log_mark)
             raise WindowFailed(kind, f"{what}: {reason}", evidence)
         return done
+
+    def _stream(self, body: dict[str, Any]) -> Completion:
+        """One request, which a second Ctrl-C may cut off."""
+        with at_once():
+            return self.client.stream(
+                self.server.backend.chat, body, deadline_s=self.plan.limits.request_s
+            )
 
     def _probe_cache(self) -> None:
         """Send one prompt twice; whether the second comes faster shows if the server caches prefixes."""
@@ -191,7 +200,7 @@ class Measuring:
             return {}
         return document if status == 200 and isinstance(document, dict) else {}
 
-    def unsent(self, cell: Cell, prompt: Prompt, failed: WindowFailed) -> Measured:
+    def unsent(self, cell: Cell, prompt: Prompt, failure: WindowFailed) -> Measured:
         """The record of a cell that was not tried because its window had failed before it."""
         _, request = self._prepare(cell, prompt)
         now = utc_now()
@@ -199,12 +208,12 @@ class Measuring:
             verdict="not tried", waited_s=0.0, reasons=("the window had failed before",)
         )
         return Measured(
-            outcome=failed.outcome,
-            reason=failed.reason,
-            evidence=failed.evidence,
+            outcome=failure.outcome,
+            reason=failure.reason,
+            evidence=failure.evidence,
             request=request,
             engagement=self.engaged,
-            memory=failed.memory,
+            memory=failure.memory,
             gate=shut,
             started=now,
             ended=now,
@@ -232,11 +241,7 @@ class Measuring:
 
     def look(self) -> Reading:
         """One reading for the gate: load over a quarter of a second, then the calibration work."""
-        reading = sensors.glance(self.server.pid)
-        if self.plan.gate.calibration is None:
-            return reading
-        took = statistics.median(sensors.calibrate() for _ in range(3))
-        return msgspec.structs.replace(reading, calibration_s=round(took, 6))
+        return self.glances.look(self.server.pid, self.plan.gate.calibration is not None)
 
     def cell(self, cell: Cell, prompt: Prompt) -> Measured:
         """Gate, then time one request; whatever happens leaves a Measured."""
@@ -252,6 +257,7 @@ class Measuring:
                 request=request,
                 engagement=self.engaged,
                 gate=clearance,
+                breach=tuple(f"the gate stayed shut: {reason}" for reason in clearance.reasons),
                 started=started,
                 ended=utc_now(),
             )
@@ -261,24 +267,31 @@ class Measuring:
         self, body: dict[str, Any], request: Request, clearance: Clearance, started: str
     ) -> Measured:
         """The timed request with everything read around it."""
-        backend, pid = self.server.backend, self.server.pid
+        pid = self.server.pid
         peaks = memory.Peaks(
             memory.EngineCounter(self._reset), self.server.members, self.server.limit, self.server.gpu_before
         )  # fmt: skip
         peaks.begin()
         self._mark()
-        before = self._health()
+        before, suspended = self._health(), suspensions()
         self.progress("request", "")
-        with sensors.Sampling(pid) as taken, peaks:
-            done = self.client.stream(backend.chat, body, deadline_s=self.plan.limits.request_s)
+        with self.sampler.during(pid) as taken, peaks:
+            done = self._stream(body)
         after = self._health()
         samples = taken.readings(done.sent_ns or time.perf_counter_ns())
         used = peaks.end(after)
         self.engaged = outcome.engagement(self.server.arm, before, after)
-        kept, why = outcome.honoured(request.sampler, done.trace.sampler)
+        kept, why = outcome.honoured(request.sampler, done.trace.sampler, done.trace)
         request = msgspec.structs.replace(request, honoured=kept)
         prefill = outcome.cold(done.trace, self.cache_probe)
-        kind, reason, evidence = self._judge(done, body, request, prefill, used, why)
+        facts = judge.Facts(request, prefill, used, self.engaged, why)
+        kind, reason, evidence = (
+            judge.finished(done, facts, self.plan)
+            if done.outcome == "ok"
+            else judge.failed(done, body, self.server, self._log_mark)
+        )
+        if kind == "ok" and suspensions() > suspended:
+            kind, reason = "error", "the battery itself was suspended (Ctrl-Z) during the request"
         if kind == "oom" and done.outcome != "ok":
             used = msgspec.structs.replace(used, lower_bound=True)
         return Measured(
@@ -293,6 +306,9 @@ class Measuring:
             memory=used,
             gate=clearance,
             samples=samples,
+            no_samples=taken.why,
+            # running out of memory is a result: it swaps first, and is never tried again
+            breach=() if kind == "oom" else breach.judge(samples, self.plan.gate),
             started=started,
             ended=utc_now(),
         )
@@ -307,51 +323,6 @@ class Measuring:
         except Unreachable as broken:
             return f"{path}: {broken}"
         return None if status == 200 else f"{path} answered {status}"
-
-    def _judge(
-        self,
-        done: Completion,
-        body: dict[str, Any],
-        request: Request,
-        prefill: Cold,
-        used: Memory,
-        sampler: str,
-    ) -> tuple[Outcome, str | None, dict[str, Any]]:
-        """The first rule that a finished request breaks, in order of how much it says."""
-        if done.outcome != "ok":
-            return failure.of(done, body, self.server, self._log_mark)
-        limits, trace = self.plan.limits, done.trace
-        evidence = dict(done.evidence)
-        cap = limits.memory_cap_gb
-        if cap is not None and used.peak is not None and used.peak > cap * 1e9:
-            return (
-                "oom",
-                f"peak {used.peak / 1e9:.2f} GB crossed the plan's cap of {cap} GB",
-                evidence,
-            )
-        declined = self.engaged.verdict == "declined" and not limits.allow_declined
-        if self.engaged.verdict == "disengaged" or declined:
-            return "disengaged", self.engaged.reason, evidence
-        if prefill.value == "warm":
-            return "warm", prefill.evidence, evidence
-        if trace.prompt_tokens is not None:
-            off = trace.prompt_tokens - request.prompt_tokens
-            if abs(off) > limits.prompt_tolerance:
-                reason = (
-                    f"{trace.prompt_tokens} prompt tokens, but {request.prompt_tokens} were sized"
-                )
-                return "error", f"the server counts {reason}", evidence
-        if request.honoured == "changed":
-            return "error", f"the sampler was not honoured: {sampler}", evidence
-        tokens = trace.completion_tokens
-        if tokens is not None and tokens < self.plan.sampler.min_tokens:
-            least = self.plan.sampler.min_tokens
-            return (
-                "short",
-                f"{tokens} of at least {least} tokens came ({trace.finish_reason})",
-                evidence,
-            )
-        return "ok", None, {}
 
 
 def _text(done: Completion) -> Text | None:

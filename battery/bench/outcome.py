@@ -126,9 +126,15 @@ def cold(trace: Trace, probe: str) -> Cold:
 
 
 def honoured(
-    asked: dict[str, Any], told: dict[str, Any] | None
+    asked: dict[str, Any], told: dict[str, Any] | None, seen: Trace | None = None
 ) -> tuple[Literal["honoured", "changed", "unknown"], str]:
-    """Whether the sampler that the server says it applied is the one asked for, and what differs."""
+    """Whether the sampler that the server says it applied is the one asked for, and what differs.
+
+    `seen` is what came: a length that contradicts max_tokens needs no word of the server.
+    """
+    length = None if seen is None else _length(asked.get("max_tokens"), seen)
+    if length is not None:
+        return "changed", length
     if told is None:
         return "unknown", "the server does not say which sampler it applied"
     changed = [
@@ -146,6 +152,18 @@ def honoured(
     if changed:
         return "changed", "; ".join(changed)
     return ("unknown", f"no word on {', '.join(silent)}") if silent else ("honoured", "")
+
+
+def _length(asked: int | None, seen: Trace) -> str | None:
+    """How the tokens that came contradict max_tokens, by the server's own count; None where they do not."""
+    came = seen.completion_tokens
+    if asked is None or came is None or not seen.comparable:
+        return None
+    if came > asked:
+        return f"max_tokens: asked {asked}, but {came} tokens came"
+    if came < asked and seen.finish_reason == "length":
+        return f"max_tokens: asked {asked}, but the server stopped for length after {came}"
+    return None
 
 
 def incoherent(answer: str, words: tuple[str, ...]) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from battery.bench import gate, prompts, schedule, sensors
-from battery.bench.client import Client
+from battery.bench.client import Client, Unreachable
 from battery.bench.launch import Server
 from battery.bench.progress import Progress, Stopper
 from battery.bench.prompts import Prompt
@@ -20,7 +20,7 @@ from battery.ledger import strict
 from battery.ledger.arm import Arm
 from battery.ledger.errors import GateRefused, LaunchError, PlanError, ReceiptError
 from battery.ledger.plan import Plan
-from battery.ledger.store import Header
+from battery.ledger.store import PROMPTS, Campaign, Header
 
 SAME_MACHINE = ("cpu", "cores_logical", "machine", "gpu")
 """What of a machine must not change within a campaign."""
@@ -34,11 +34,11 @@ class PromptFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     prompts: tuple[Prompt, ...]
 
 
-def wait_quiet(plan: Plan, progress: Progress, stopper: Stopper) -> None:
+def wait_quiet(plan: Plan, progress: Progress, stopper: Stopper, glances: sensors.Glances) -> None:
     """Wait until the machine is idle enough to take its baseline; GateRefused if it does not become so."""
     progress.phase(None, "gate", "an idle machine, to take its baseline")
     limits = msgspec.structs.replace(plan.gate, calibration=None, temp_band_c=None)
-    clearance = gate.wait(limits, {}, sensors.glance, lambda: stopper.asked)
+    clearance = gate.wait(limits, {}, glances.look, lambda: stopper.asked)
     stopper.check()
     if clearance.verdict == "refused":
         raise GateRefused(
@@ -89,7 +89,13 @@ def _size(
 
     def count(messages: prompts.Messages) -> list[int]:
         stopper.check()
-        status, answer = client.post_json(path, {"messages": messages})
+        try:
+            status, answer = client.post_json(path, {"messages": messages})
+        except Unreachable as broken:
+            raise LaunchError(
+                f"arm {server.arm.name}: the server was ready and then gone while prompts were sized ({broken});"
+                f" exit status {server.ended()}; its last lines:\n{server.log_tail()}"
+            ) from broken
         tokens = answer.get("tokens") if isinstance(answer, dict) else None
         if status != 200 or not isinstance(tokens, list):
             raise LaunchError(
@@ -102,17 +108,18 @@ def _size(
     return prompts.size_all(plan.workload, needed, count, plan.limits.prompt_tolerance)
 
 
-def load_prompts(path: Path) -> dict[tuple[int, int], Prompt]:
+def load_prompts(campaign: Campaign) -> dict[tuple[int, int], Prompt]:
     """The sized prompts by (rung, seed); ReceiptError if the corpus no longer gives them."""
-    sized = strict.read_json(path, PromptFile)
+    sized = campaign.prompts(PromptFile)
     for prompt in sized.prompts:
         messages = prompts.compose(
             sized.workload, prompt.seed, prompt.rung, prompt.words, prompt.letters
         )
         if strict.digest(messages) != prompt.digest:
             raise ReceiptError(
-                f"{path}: the prompt of seed {prompt.seed} can no longer be composed: the corpus changed"
-                f" ({sized.corpus} then, {prompts.corpus(sized.workload).source} now); start a new campaign"
+                f"{campaign.folder / PROMPTS}: the prompt of seed {prompt.seed} can no longer be"
+                f" composed: the corpus changed ({sized.corpus} then, {prompts.corpus(sized.workload).source} now);"
+                " start a new campaign"
             )
     return {(prompt.rung, prompt.seed): prompt for prompt in sized.prompts}
 

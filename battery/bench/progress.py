@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
 from battery.ledger.cell import Cell, Window
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Header
+
+STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
@@ -36,29 +39,90 @@ class Progress:
 
 
 class Stopper:
-    """Turns the first Ctrl-C or SIGTERM into a wish and the second into an end at once."""
+    """Turns the first Ctrl-C or SIGTERM into a wish, and the second into an end at once where that is safe.
+
+    Safe is where `at_once` says so: while an answer is awaited, which may take long and leaves nothing behind when it
+    is cut off. Everywhere else (a server that starts or stops, a receipt that is written) the wish is looked at soon,
+    and an exception out of a signal handler would leave half a thing.
+    """
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self.asked = False
-        self._note = note
+        self._note, self._untold = note, False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Stopper:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        _Open.now = _Open.due = False
+        self._before[signal.SIGCONT] = signal.signal(signal.SIGCONT, _Suspended.hear)
+        for number in STOPS:
             self._before[number] = signal.signal(number, self._hear)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if kind is None:
+            self.check()  # heard when there was nothing left to stop: the caller's next stage does not begin
 
     def _hear(self, _number: int, _frame: FrameType | None) -> None:
         if self.asked:
-            raise Interrupted
+            if _Open.now:
+                _Open.now = False
+                raise Interrupted
+            _Open.due = True
+            return
         self.asked = True
-        self._note("stopping after the cell in hand; once more stops at once and loses that cell")
+        self._tell()
+
+    def _tell(self) -> None:
+        """Say that the wish was heard; later, if the signal came in the midst of another line."""
+        try:
+            self._note(
+                "stopping after the cell in hand; once more stops at once and loses that cell"
+            )
+        except RuntimeError:  # a print inside a print
+            self._untold = True
 
     def check(self) -> None:
         """Interrupted if a stop was asked for."""
         if self.asked:
+            if self._untold:
+                self._untold = False
+                self._tell()
             raise Interrupted
+
+
+class _Suspended:
+    """How often this process was stopped (Ctrl-Z, SIGSTOP) and went on."""
+
+    times = 0
+
+    @classmethod
+    def hear(cls, _number: int, _frame: FrameType | None) -> None:
+        """SIGCONT came."""
+        cls.times += 1
+
+
+def suspensions() -> int:
+    """How often this process was suspended so far: what it timed across a suspension is no measurement."""
+    return _Suspended.times
+
+
+class _Open:
+    """Whether the second press may end what runs now; one for the process, as its signals are."""
+
+    now = False
+    due = False
+    """The second press came before the wait."""
+
+
+@contextlib.contextmanager
+def at_once() -> Iterator[None]:
+    """Around a wait that the second press may cut off."""
+    _Open.now = True
+    try:
+        if _Open.due:
+            raise Interrupted
+        yield
+    finally:
+        _Open.now = False

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from battery.bench import memory, oom, preflight, schedule, sensors
+from battery.bench import gate, memory, oom, preflight, schedule, sensors
 from battery.bench.backends import load_backend
 from battery.bench.client import Client
 from battery.bench.launch import Server
@@ -22,13 +22,17 @@ from battery.bench.memory import settle
 from battery.bench.progress import Interrupted, Progress, Stopper
 from battery.bench.prompts import Prompt
 from battery.bench.versions import versions
-from battery.ledger import scrub, store
+from battery.ledger import disk, scrub, store
 from battery.ledger.arm import Arm
 from battery.ledger.cell import Cell, Window
 from battery.ledger.errors import LaunchError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Memory, Receipt
 from battery.ledger.store import Campaign, Header
+
+
+class Disturbed(Exception):
+    """The machine was disturbed in a cell, so that its block is to be measured again."""
 
 
 class Conductor:
@@ -43,8 +47,10 @@ class Conductor:
         seed: int | None = None,
         port: int | None = None,
         lock: Path | None = None,
+        sensor_root: Path = sensors.ROOT,
     ) -> None:
         self.plan = plan
+        self._glances = sensors.Glances(sensor_root, gate.steady_s(plan.gate))
         self.arms = {arm.name: arm for arm in arms}
         self.campaign = Campaign(folder)
         self.progress = progress or Progress()
@@ -54,15 +60,17 @@ class Conductor:
         self._versions, self._machine = versions(), sensors.fingerprint()
         self._prompts: dict[tuple[int, int], Prompt] = {}
         self._sequence = 0
+        self._may_rerun = False
         self._died = False
         """Whether a server ran out of memory or was lost in the window in hand."""
 
     def run(self) -> Counter[str]:
         """Measure until every block is complete, seal, and return how many cells had which outcome."""
         with (
-            MachineLock(self.campaign.folder.name, self._lock),
             Stopper(self.progress.note) as stopper,
+            MachineLock(self.campaign.folder.name, self._lock),
         ):
+            self.campaign.clean()
             header = self._open(stopper)
             if self.campaign.sealed() is not None:
                 self.progress.note(
@@ -71,13 +79,16 @@ class Conductor:
                 return self._counts(header)
             self.campaign.note("resumed" if self.campaign.journal() else "started")
             try:
-                self._prompts = preflight.load_prompts(self.campaign.folder / store.PROMPTS)
+                self._prompts = preflight.load_prompts(self.campaign)
+                for complaint in self.campaign.set_aside():
+                    self.progress.note(complaint)
                 self._blocks(header, stopper)
             except KeyboardInterrupt:
-                self.campaign.note("interrupted")
+                self.campaign.try_note("interrupted")
                 raise
             except Exception as broken:
-                self.campaign.note("failed", reason=str(broken).splitlines()[0][:300])
+                first = (str(broken) or type(broken).__name__).splitlines()[0]
+                self.campaign.try_note("failed", reason=first[:300])
                 raise
             self.campaign.note("finished")
             self.campaign.seal()
@@ -95,25 +106,31 @@ class Conductor:
             header = self.campaign.header()
             preflight.check_same(folder, header, self.plan, arms, self._machine)
             return header
-        preflight.wait_quiet(self.plan, self.progress, stopper)
-        header = self._new_header()
+        disk.try_writing(folder / store.HEADER)  # said now, not when every arm has been tried
+        preflight.wait_quiet(self.plan, self.progress, stopper, self._glances)
+        header = self._new_header(stopper)
         servers = (self._server(arm, stopper) for arm in arms)
         sized = preflight.try_arms(servers, self.plan, header.seed, self.progress, stopper)
-        folder.mkdir(parents=True, exist_ok=True)
         # the header comes last: with it the campaign exists
-        store.replace(folder / store.PROMPTS, store.pretty(sized))
+        disk.replace(folder / store.PROMPTS, store.pretty(sized))
         Campaign.create(folder, header)
         return header
 
-    def _new_header(self) -> Header:
+    def _new_header(self, stopper: Stopper) -> Header:
         """Everything that is fixed before the first window."""
         rng = random.Random(self._seed)
         coin = rng.randrange(len(self.arms))
         names = list(self.arms)
-        baseline: dict[str, Any] = {"temp_c": sensors.hottest()[0], **settle.level()}
-        if self.plan.gate.calibration is not None:
-            self.progress.phase(None, "calibration", "baseline of the idle machine")
-            baseline.update(sensors.calibration_baseline())
+        limits = self.plan.gate
+        self.progress.phase(None, "calibration", "baseline of the idle machine")
+        baseline = sensors.baseline(
+            self._glances.root,
+            limits.baseline_s,
+            limits.calibration is not None,
+            lambda: stopper.asked,
+        )
+        stopper.check()
+        baseline.update(settle.level())
         return Header(
             campaign=self.campaign.folder.name,
             plan=self.plan,
@@ -142,7 +159,7 @@ class Conductor:
         """Measure every block that is not complete yet."""
         receipts = self.campaign.receipts()
         store.check_pool(receipts, header)
-        self._sequence = max((receipt.sequence for receipt in receipts), default=0)
+        self._sequence = self.campaign.last_sequence()
         for receipt in receipts:
             digest = receipt.model.get("digest")
             if digest:
@@ -153,25 +170,49 @@ class Conductor:
         self.progress.started(header, [r for block in complete.values() for r in block], total)
         for row in schedule.windows(header.order):
             block = row[0].block
-            if block in complete:
-                continue
-            attempt = max(attempts.get(block, {}), default=0) + 1
-            left = {"block": block, "attempt": attempt - 1}
-            if attempt > 1 and not any(
-                left.items() <= event.items() for event in self.campaign.journal()
-            ):
-                self.campaign.note("abandoned", **left)
-            for window in row:
-                stopper.check()
-                self.progress.window(window, attempt)
-                self._window(header, window, attempt, stopper)
-                if self._died:
-                    self._died = False
-                    self.progress.phase(
-                        None, "memory", "until what the dead server held is free again"
-                    )
-                    came = settle.wait(header.baseline, stop=lambda: stopper.asked)
-                    self.campaign.note("settled", window=window.number, attempt=attempt, **came)
+            if block not in complete:
+                self._block(header, row, attempts.get(block, {}), stopper)
+
+    def _block(
+        self,
+        header: Header,
+        row: Sequence[Window],
+        before: dict[int, list[Receipt]],
+        stopper: Stopper,
+    ) -> None:
+        """Measure one block, again and whole when the machine is disturbed in it, as often as the plan allows."""
+        block, attempt = row[0].block, max(before, default=0)
+        disturbances = sum(any(cell.breach for cell in cells) for cells in before.values())
+        while True:
+            attempt += 1
+            self._abandoned(block, attempt - 1)
+            self._may_rerun = disturbances < self.plan.limits.reruns
+            try:
+                for window in row:
+                    stopper.check()
+                    self.progress.window(window, attempt)
+                    self._window(header, window, attempt, stopper)
+                    self._settle(header, window, attempt, stopper)
+            except Disturbed as seen:
+                disturbances += 1
+                self.progress.note(f"block {block} is measured again: {seen}")
+            else:
+                return
+
+    def _abandoned(self, block: int, attempt: int) -> None:
+        """Note once that an attempt was given up."""
+        left = {"block": block, "attempt": attempt}
+        told = [event for event in self.campaign.journal() if event["event"] == "abandoned"]
+        if attempt and not any(left.items() <= event.items() for event in told):
+            self.campaign.note("abandoned", **left)
+
+    def _settle(self, header: Header, window: Window, attempt: int, stopper: Stopper) -> None:
+        """After a server that died, wait until the memory it held is free again, and note how that went."""
+        if self._died:
+            self._died = False
+            self.progress.phase(None, "memory", "until what the dead server held is free again")
+            came = settle.wait(header.baseline, stop=lambda: stopper.asked)
+            self.campaign.note("settled", window=window.number, attempt=attempt, **came)
 
     def _window(self, header: Header, window: Window, attempt: int, stopper: Stopper) -> None:
         """One launch of one arm and its pass over the ladder; every cell leaves a receipt."""
@@ -183,8 +224,11 @@ class Conductor:
             server.start()
             self._same_model(arm, server)
             preflight.check_context(server, self.plan)
-            with Client(server.url) as client:
-                self._cells(header, cells, attempt, server, client, stopper)
+            with (
+                Client(server.url, apart=True) as client,
+                sensors.Sampler(self._glances.root) as sampler,
+            ):
+                self._cells(header, cells, attempt, server, client, sampler, stopper)
         except LaunchError as failed:
             words = oom.words({"in the server's log": server.log_tail()})
             words = words or server.kills.word(server.exit_status)
@@ -227,6 +271,7 @@ class Conductor:
         attempt: int,
         server: Server,
         client: Client,
+        sampler: sensors.Sampler,
         stopper: Stopper,
     ) -> None:
         """Warm up, then every cell in order; after a failure that ends the window the rest inherit it."""
@@ -238,6 +283,8 @@ class Conductor:
             header.baseline,
             lambda phase, detail: self.progress.phase(current[0], phase, detail),
             lambda: stopper.asked,
+            self._glances,
+            sampler,
         )
         failure: WindowFailed | None = None
         try:
@@ -254,7 +301,23 @@ class Conductor:
             if stopper.asked and measured.outcome == "refused":
                 raise Interrupted  # the gate gave up because we were asked to stop: that is no result
             receipt = self._keep(header, cell, attempt, server, measured)
+            self._mind_breach(receipt)
             failure = failure or ends_window(receipt)
+
+    def _mind_breach(self, receipt: Receipt) -> None:
+        """Disturbed when the machine was disturbed in this cell and its block may be measured again."""
+        if not receipt.breach:
+            return
+        self.campaign.note(
+            "disturbed",
+            block=receipt.cell.block,
+            attempt=receipt.attempt,
+            receipt=receipt.sequence,
+            why=list(receipt.breach),
+            then="measured again" if self._may_rerun else "stands",
+        )
+        if self._may_rerun:
+            raise Disturbed("; ".join(receipt.breach))
 
     def _prompt(self, cell: Cell) -> Prompt:
         """The sized prompt of a cell."""

@@ -31,6 +31,15 @@ def williams(n: int) -> list[list[int]]:
     return rows if n % 2 == 0 else rows + [row[::-1] for row in rows]
 
 
+def unbalanced(arms: int, blocks: int) -> str | None:
+    """What `blocks` leave unbalanced for this many arms; None where every row of the order comes equally often."""
+    rows = len({tuple(row) for row in williams(arms)})
+    if blocks % rows == 0:
+        return None
+    more = (blocks // rows + 1) * rows
+    return f"{blocks} blocks are no multiple of the {rows} orders of {arms} arms: places do not balance; {more} would"
+
+
 def windows(order: Sequence[Sequence[str]]) -> list[list[Window]]:
     """The windows of each block, numbered through the campaign from 1."""
     made: list[list[Window]] = []

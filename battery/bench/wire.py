@@ -6,21 +6,46 @@ is inside TTFT, and while the clock runs no second one is opened: Reconnect is r
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import socket
 import ssl
+import struct
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import httpcore
+import msgspec
 
 from battery.bench.chunks import Answer
 from battery.ledger.errors import LaunchError
 
 GRACE_S = 1.0
 """How long after [DONE] the body may take to end: its framing is wanted, but no server is waited for."""
-Headers = dict[bytes | str, bytes | str]
+WARM_TRIES = 3
+LATE_S = 0.1
+"""How much later than its deadline a read may be given up: the kernel's limit is not set anew for every read."""
+Headers = dict[str, str]
+_READ_BYTES = 65_536
+_TAIL = 16
+_LAST = b"\r\n\r\n"
+"""What a chunked body ends with, with trailers or without; an event that ends so as well only costs a look."""
 
-_DONE = (b"[DONE]\n\n", b"[DONE]\r\n\r\n")
+_DONE = (b"[DONE]\n\n", b"[DONE]\r\r", b"[DONE]\r\n\r\n")
+
+
+class Order(msgspec.Struct, frozen=True):
+    """One request that is to be timed."""
+
+    path: str
+    payload: bytes
+    deadline_s: float
+    """From send to last byte."""
+    warm_path: str | None
+    """A GET that opens the connection before it; None: it is opened and nothing sent."""
+    warm_s: float
 
 
 class Unreachable(LaunchError):
@@ -41,11 +66,14 @@ class Wire(httpcore.NetworkBackend):
         self.sent_ns: int | None = None
         self.read_ns: int | None = None
         self.may_connect = True
+        self.body_runs = False
+        """The head of a timed answer is in and its body has no length: reads may be kept back."""
 
     def begin(self, limit_s: float) -> None:
         """Start the clock of a request that has `limit_s` for all of it."""
         self.deadline_ns = time.perf_counter_ns() + int(limit_s * 1e9)
         self.sent_ns = self.read_ns = None
+        self.body_runs = False
 
     def left_s(self, kind: type[Exception]) -> float:
         """Seconds to the deadline of the whole request, however few bytes trickle in."""
@@ -86,16 +114,80 @@ class Wire(httpcore.NetworkBackend):
 
 
 class _Stamped(httpcore.NetworkStream):
-    """A socket that dates what it reads, before anything looks at the bytes."""
+    """A socket that dates what it reads, before anything looks at the bytes.
+
+    A plain socket blocks in the kernel itself, under the kernel's own time limit: Python's timeouts ask poll() first,
+    and that second call would stand between arrival and stamp. While a body runs, reads are only dated and kept until
+    one looks like the last: work between two reads cools the caches and delays the next stamp.
+    """
 
     def __init__(self, plain: httpcore.NetworkStream, wire: Wire) -> None:
         self._plain, self._wire = plain, wire
+        bare = plain.get_extra_info("socket")
+        self._bare: socket.socket | None = None if isinstance(bare, ssl.SSLSocket) else bare
+        self._buffer = memoryview(bytearray(_READ_BYTES))
+        self._limit_s = 0.0
+        """The kernel's present limit on one read."""
+        self._kept: deque[tuple[int, bytes]] = deque()
+        self._broken: Exception | None = None
+        """What ended the reads that are kept; it is raised once they are handed out."""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        data = self._plain.read(max_bytes, self._wire.left_s(httpcore.ReadTimeout))
+        if not self._kept:
+            self._gather()
+        if not self._kept and self._broken is not None:
+            broken, self._broken = self._broken, None
+            raise broken
+        at_ns, data = self._kept.popleft()
         if data:
-            self._wire.read_ns = time.perf_counter_ns()
+            self._wire.read_ns = at_ns
         return data
+
+    def _gather(self) -> None:
+        """Read once, or, while a body runs, until a read may be the last; each is dated as it comes."""
+        tail = b""
+        try:
+            while self._broken is None:
+                data = self._receive(self._wire.left_s(httpcore.ReadTimeout))
+                tail = data[-_TAIL:] if len(data) >= _TAIL else (tail + data)[-_TAIL:]
+                if (
+                    not self._wire.body_runs
+                    or not data
+                    or tail.endswith(_LAST)
+                    or b"[DONE]" in tail
+                ):
+                    return
+        except (httpcore.TimeoutException, httpcore.NetworkError) as broken:
+            self._broken = broken
+
+    def _receive(self, left_s: float) -> bytes:
+        """One read, dated and kept."""
+        if self._bare is None:
+            data = self._plain.read(_READ_BYTES, left_s)
+            self._kept.append((time.perf_counter_ns(), data))
+            return data
+        self._limit(self._bare, left_s)
+        try:
+            count = self._bare.recv_into(self._buffer)
+            now_ns = time.perf_counter_ns()
+        except BlockingIOError as over:
+            raise httpcore.ReadTimeout("the request's deadline passed") from over
+        except OSError as broken:
+            raise httpcore.ReadError(str(broken)) from broken
+        data = bytes(self._buffer[:count])
+        self._kept.append((now_ns, data))
+        return data
+
+    def _limit(self, bare: socket.socket, left_s: float) -> None:
+        """Have the kernel end a read after `left_s`, at the latest `LATE_S` after it."""
+        if bare.gettimeout() is not None:
+            bare.settimeout(None)
+        if not left_s <= self._limit_s <= left_s + LATE_S:
+            whole, part = int(left_s), int(left_s % 1 * 1e6)
+            # a limit of 0 would be none
+            limit = struct.pack("ll", whole, part if whole else max(part, 1000))
+            bare.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+            self._limit_s = left_s
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         if self._wire.sent_ns is None:
@@ -126,8 +218,11 @@ class Lane:
         self._pool = httpcore.ConnectionPool(max_connections=1, network_backend=self.wire)
         self._url, self._target = url, httpcore.URL(url)
         name = self._target.host.decode()
+        name = f"[{name}]" if ":" in name else name
         port = self._target.port
-        self._headers: Headers = {"Host": name if port is None else f"{name}:{port}", **headers}
+        host = name if port is None else f"{name}:{port}"
+        self._headers: dict[str | bytes, str | bytes] = {"Host": host}
+        self._headers.update(headers.items())
 
     def close(self) -> None:
         """Close the connection."""
@@ -164,11 +259,14 @@ class Lane:
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as broken:
             raise Unreachable(f"{method} {self._url}{path}: {_words(broken)}") from broken
 
-    def warm(self, path: str, limit_s: float) -> Literal["kept", "opened ahead"]:
-        """Leave an open connection behind, best the one that just carried a small request."""
+    def warm(self, path: str | None, limit_s: float) -> Literal["kept", "opened ahead"]:
+        """Leave an open connection behind, best the one that just carried a small request (None: send none)."""
         self.wire.drop_ahead()
-        self.exchange("GET", path, None, limit_s)
-        if self.open:
+        if path is None:
+            self.wire.begin(limit_s)
+        else:
+            self.exchange("GET", path, None, limit_s)
+        if path is not None and self.open:
             return "kept"
         # An HTTP/1.0 server (mlx_lm.server is one) closes after every answer.
         port = self._target.port or (443 if self._target.scheme == b"https" else 80)
@@ -178,7 +276,27 @@ class Lane:
             raise Unreachable(f"{self._url}: {_words(broken)}") from broken
         return "opened ahead"
 
-    def timed(self, path: str, payload: bytes, deadline_s: float, answer: Answer) -> None:
+    def request(self, order: Order) -> Answer:
+        """Warm a connection, send on it, read to the last byte; whatever happens is written into the answer."""
+        for _ in range(WARM_TRIES):
+            answer = Answer()
+            try:
+                with _no_collection():
+                    answer.connection = self.warm(order.warm_path, order.warm_s)
+                    self._timed(order.path, order.payload, order.deadline_s, answer)
+            except Reconnect:
+                continue
+            except Unreachable as broken:
+                slow = isinstance(broken.__cause__, httpcore.TimeoutException | TimeoutError)
+                return Answer(unsent=f"cannot connect: {broken}", timed_out=slow)
+            if not answer.sent_ns:
+                # the TLS handshake comes after the connection and before the first byte
+                answer.unsent = f"cannot connect: {answer.broken}"
+            return answer
+        closed = f"the server closed {WARM_TRIES} warmed connections before they were used"
+        return Answer(unsent=closed)
+
+    def _timed(self, path: str, payload: bytes, deadline_s: float, answer: Answer) -> None:
         """Send on the warmed connection and fill `answer`; Reconnect where the connection is gone.
 
         Everything else that goes wrong is written into the answer.
@@ -205,21 +323,38 @@ class Lane:
         try:
             answer.status = response.status
             headers = {name.lower(): value for name, value in response.headers}
-            answer.content_type = headers.get(b"content-type", b"").decode("latin-1")
+            answer.content_type = headers.get(b"content-type", b"").decode("latin-1").lower()
+            answer.encoding = headers.get(b"content-encoding", b"").decode("latin-1").lower()
+            answer.location = headers.get(b"location", b"").decode("latin-1")
             answer.framed = (
                 b"chunked" in headers.get(b"transfer-encoding", b"").lower()
                 or b"content-length" in headers
             )
+            wire.body_runs = b"content-length" not in headers
+            tail = b""
             for data in response.iter_stream():
                 # HTTP framing is undone between stamp and store, but every piece is from the last read: h11 asks for
                 # more only once it has handed out all it had.
                 reads.append((wire.read_ns or 0, data))
-                if data.endswith(_DONE):
+                tail = (tail + data)[-len(_DONE[-1]) :]
+                if tail.endswith(_DONE):
                     grace_ns = time.perf_counter_ns() + int(GRACE_S * 1e9)
                     wire.deadline_ns = min(wire.deadline_ns, grace_ns)
             answer.ended = True
         finally:
             response.close()
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Hold the garbage collector: a full pass over a loaded pandas takes longer than a token."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _words(error: BaseException) -> str:

@@ -48,7 +48,8 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     """Further command-line flags of the backend, without their dashes."""
     env: dict[str, str] = {}
     command: list[str] = []
-    """For the backend `command`: the program and its arguments; {port}, {host}, {model} and {python} are filled in."""
+    """For the backend `command`: the program and its arguments; {port}, {host}, {model}, {python} and
+    {switches} are filled in."""
     engaged: dict[str, Scalar] = {}
     """Rules beyond the backend's own: a path into the health document, and the value it must have after a request."""
 

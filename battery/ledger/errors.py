@@ -10,7 +10,8 @@
     ├── LaunchError                 6   a server did not start, or was not the one that was asked for
     │   └── Unreachable             6   (bench.wire) it could not be reached, broke off, or was too slow
     ├── ReceiptError                7   a receipt is corrupt, or receipts may not be pooled
-    └── VerifyFailed                8   a figure or a digest does not hold
+    ├── VerifyFailed                8   a figure or a digest does not hold
+    └── DiskError                   9   a file could not be written: disk full, read-only, no permission
 
 A message says what, where, and what to do. Ctrl-C exits with 130.
 """
@@ -72,3 +73,9 @@ class VerifyFailed(BatteryError):
     """A committed figure, chart or receipt does not follow from the receipts."""
 
     exit_code = 8
+
+
+class DiskError(BatteryError):
+    """A file could not be written; what was there before is whole, and the same command goes on once there is room."""
+
+    exit_code = 9

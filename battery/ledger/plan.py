@@ -18,8 +18,17 @@ Workload = Literal["prose", "code", "edit"]
 PrimaryMetric = Literal["decode", "prefill", "ttft", "peak_memory"]
 
 
-LATER: tuple[tuple[str, str], ...] = (("limits", "memory_limit_gb"),)
-"""Keys that came after campaigns had been measured; null means what was done before them."""
+LATER: tuple[tuple[str, str], ...] = (
+    ("gate", "max_pressure"),
+    ("gate", "min_clock_share"),
+    ("gate", "need_steady"),
+    ("gate", "need_own_gpu"),
+    ("gate", "baseline_s"),
+    ("limits", "reruns"),
+    ("limits", "memory_limit_gb"),
+)
+"""Keys that came after campaigns had been measured. A plan that leaves one at its default keeps the digest it had, so
+these defaults never change; whether a limit was applied is told by the receipts."""
 
 
 class Sampler(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,7 +58,7 @@ class Gate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_temp_c: float | None = 95.0
     """Hottest sensor, degrees Celsius; null: not limited."""
     temp_band_c: float | None = 10.0
-    """How far the hottest sensor may stand above the campaign's own baseline; null: not limited."""
+    """How far any sensor may stand from the campaign's own baseline, above or below; null: not limited."""
     max_busy: float | None = 0.35
     """Share of all cores that others may be using while the engine idles, 0 to 1; null: not limited."""
     max_steal: float | None = 0.10
@@ -59,6 +68,17 @@ class Gate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     calibration: float | None = 0.25
     """How far a fixed piece of work may be from its baseline, as a share of it; null: not run."""
     need_ac_power: bool = True
+    """Whether the machine must run from mains and out of low-power mode."""
+    max_pressure: float | None = 0.25
+    """Share of time in which some task waits for a processor while the engine idles, 0 to 1; null: not limited."""
+    min_clock_share: float | None = 0.75
+    """Least share of the base clock that a core must reach under the fixed work; null: not limited."""
+    need_steady: bool = True
+    """Whether nothing may have been throttled, slowed down or swapped in within the last half minute."""
+    need_own_gpu: bool = True
+    """Whether no process but the server's may compute on the GPU."""
+    baseline_s: float = 2.0
+    """How long the idle machine is looked at for its baseline."""
 
 
 class Margins(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,6 +102,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stop_s: float = 10.0
     failed_share: float = 0.05
     """Share of cells that may end in anything but `ok` before the campaign exits with an error."""
+    reruns: int = 2
+    """How often a block is measured again because the machine was disturbed in it; then it stands, and is flagged."""
     prompt_tolerance: int = 8
     """Tokens by which the server's count of a prompt may differ from the rung."""
     memory_cap_gb: float | None = None
@@ -117,19 +139,20 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def digest(self) -> str:
         """sha256 over everything but the prose in `why`."""
         # through JSON's types once: a plan written with 20 is the plan written with 20.0
-        same = msgspec.convert(msgspec.to_builtins(self), Plan)
-        told = msgspec.json.decode(strict.canonical(msgspec.structs.replace(same, why="")))
-        # a plan that does not use a later key keeps the digest it had
-        unused = [(table, key) for table, key in LATER if told[table][key] is None]
-        for table, key in unused:
-            del told[table][key]
-        # not canonical() again: it sorts the keys of a table, but leaves those of a struct in their order
-        return strict.digest(msgspec.json.encode(told))
+        same = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(self), Plan))
+        for table, key in LATER:
+            if getattr(getattr(self, table), key) == getattr(_DEFAULTS[table], key):
+                del same[table][key]
+        # in the order of the fields, as the plan itself would be encoded
+        return strict.digest(msgspec.json.encode({**same, "why": ""}))
 
     @property
     def anchor(self) -> int:
         """The rung of the primary endpoint."""
         return self.primary.rung or self.ladder[-1]
+
+
+_DEFAULTS: dict[str, Gate | Limits] = {"gate": Gate(), "limits": Limits()}
 
 
 def known_plans(folder: Path) -> list[str]:
@@ -201,21 +224,18 @@ def check(plan: Plan, where: str) -> None:
         ),
         (0 <= plan.limits.failed_share <= 1, "limits.failed_share: must be between 0 and 1"),
         *(
-            (getattr(table, name) > 0, f"{room}.{name}: must be above 0")
+            (value is None or value > 0, f"{room}.{name}: must be above 0")
             for room, table, names in (
                 ("margins", plan.margins, ("decode", "prefill", "ttft", "peak_memory")),
                 ("limits", plan.limits, ("launch_s", "request_s", "stop_s")),
+                ("limits", plan.limits, ("memory_cap_gb", "memory_limit_gb")),
             )
             for name in names
-        ),
-        *(
-            (value is None or value > 0, f"limits.{name}: must be above 0, or left out")
-            for name, value in (
-                ("memory_cap_gb", plan.limits.memory_cap_gb),
-                ("memory_limit_gb", plan.limits.memory_limit_gb),
-            )
+            for value in (getattr(table, name),)
         ),
         (plan.gate.wait_s >= 0, "gate.wait_s: must be 0 or more"),
+        (0 <= plan.gate.baseline_s <= 600, "gate.baseline_s: must be between 0 and 600"),
+        (0 <= plan.limits.reruns <= 9, "limits.reruns: must be between 0 and 9"),
     ]
     for holds, complaint in rules:
         if not holds:

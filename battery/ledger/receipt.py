@@ -114,22 +114,64 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     swapped_bytes: int | None = None
 
 
+class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One look at one GPU. Null means: could not be read, and `missing` says why."""
+
+    index: int
+    temp_c: float | None = None
+    power_w: float | None = None
+    clock_mhz: float | None = None
+    """Of the streaming multiprocessors."""
+    max_clock_mhz: float | None = None
+    utilisation: float | None = None
+    """Share of the last interval in which any kernel ran, 0 to 1."""
+    event_bits: int | None = None
+    """Why the clock is not higher, as NVML's mask, and in words."""
+    events: tuple[str, ...] = ()
+    foreign: int | None = None
+    """Processes outside the server's tree that hold a compute context."""
+    foreign_utilisation: float | None = None
+    missing: dict[str, str] = {}
+
+
 class Reading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One look at the machine. Null means: could not be read, and `missing` says why."""
 
     at_s: float
     """Seconds after the cell's send; negative before it."""
     temp_c: float | None = None
+    """Of the hottest of `temps`."""
+    temps: dict[str, float] = {}
+    """°C per sensor."""
     busy: float | None = None
-    """Share of all cores in use, 0 to 1."""
+    """Share of all cores in use since the look before, 0 to 1."""
+    foreign: float | None = None
+    """The part of it that neither the server nor battery used."""
     steal: float | None = None
+    pressure: dict[str, float] = {}
+    """Share of the time since the look before in which some task waited for `cpu`, `memory` or `io`."""
+    counters: dict[str, int] = {}
+    """What only rises while the machine is up: throttle counts, pages swapped in, waiting times, GPU slowdowns."""
+    rose: dict[str, int] = {}
+    """By how much counters rose over the last `rose_over_s` (the gate's reading only)."""
+    rose_over_s: float | None = None
+    thermal_pressure: str | None = None
+    """macOS: nominal, moderate, heavy, trapping, sleeping."""
+    low_power: bool | None = None
     available_bytes: int | None = None
     freq_mhz: float | None = None
+    """Mean over the cores."""
+    base_mhz: float | None = None
+    """The clock that the maker promises under load."""
+    calibration_mhz: float | None = None
+    """Highest clock of any core right after the fixed work."""
     rss_bytes: int | None = None
     """Of the server's process group."""
     gpu_temp_c: float | None = None
     gpu_power_w: float | None = None
     gpu_clock_mhz: float | None = None
+    gpus: tuple[Gpu, ...] = ()
+    """Each device; the three figures above are the hottest, the sum and the slowest of them."""
     calibration_s: float | None = None
     on_ac: bool | None = None
     missing: dict[str, str] = {}
@@ -145,6 +187,8 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     reasons: tuple[str, ...] = ()
     ungated: dict[str, str] = {}
     """Limits of the plan that could not be applied here, each with its reason."""
+    applied: tuple[str, ...] | None = None
+    """Limits that a reading was held against; null in receipts from before this was kept."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -173,6 +217,11 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     memory: Memory
     gate: Clearance
     samples: tuple[Reading, ...] = ()
+    """While the cell ran: the first before the request, the last behind its end."""
+    no_samples: str | None = None
+    """Why there are none."""
+    breach: tuple[str, ...] = ()
+    """What befell the machine in this cell, by sensors that know no arm: its block is measured again."""
     machine: dict[str, Any] = {}
     versions: dict[str, Any] = {}
     """battery's own under `battery`, the engine's as it told them under `engine`."""

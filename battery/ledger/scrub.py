@@ -41,8 +41,15 @@ def is_secret(name: str) -> bool:
     return not _SECRET_WORDS.isdisjoint(re.split(r"[^a-z0-9]+", name.lower()))
 
 
+_CONTROL = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[@-_]?|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
+)
+"""Terminal codes (colours, titles, cursor) and other control characters, but tab and line ends."""
+
+
 def text(words: str) -> str:
-    """`words` without secrets, and with this machine's folders by what they are: <venv>, <tmp>, ., ~."""
+    """`words` without secrets and terminal codes; this machine's folders by what they are: <venv>, <tmp>, ., ~."""
+    words = _CONTROL.sub("", words)
     for folder, name in _folders():
         words = words.replace(folder, name)
     words = _HOME.sub("~", words)

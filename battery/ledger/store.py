@@ -6,13 +6,16 @@ receipts/<campaign>/
   journal.jsonl      started, resumed, abandoned, interrupted, finished
   0001-b1-A-r128-s1.json …   one receipt per cell, read-only
   seal.json          sha256 of every file above, chained in order
+  damaged/           receipts that a power cut or a bad disk left unreadable; never pooled, not in the seal
+
+A name that begins with .part- is a file on its way; what a killed battery left of them goes at the next start.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,13 +23,24 @@ from typing import Any
 
 import msgspec
 
-from battery.ledger import scrub, strict
+from battery.ledger import disk, scrub, strict
 from battery.ledger.arm import Arm
-from battery.ledger.errors import ReceiptError
+from battery.ledger.disk import PART, replace, write_once, writing
+from battery.ledger.errors import BatteryError, ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import SCHEMA, Receipt
 
 HEADER, PROMPTS, JOURNAL, SEAL = "campaign.json", "prompts.json", "journal.jsonl", "seal.json"
+DAMAGED = "damaged"
+_REMEDY = {
+    HEADER: "restore it from version control or a copy: without it nobody knows what was measured",
+    PROMPTS: "restore it from version control or a copy, or start a new campaign: prompts are never sized twice",
+    SEAL: "restore it from version control, or delete it and run the campaign again: it is sealed anew",
+}
+_RECEIPT_REMEDY = (
+    "restore it from version control, or run the campaign again: while it is not sealed, the file is set aside and"
+    " its block measured anew"
+)
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,49 +91,6 @@ def utc_now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def write_once(path: Path, data: bytes, mode: int = 0o444) -> None:
-    """Write `data` to `path` so that it is there whole or not at all; an existing file is never replaced.
-
-    Temporary file, fsync, then a hard link to the final name, which fails if the name is taken.
-    """
-    handle, temporary = tempfile.mkstemp(prefix=".part-", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(mode)
-        try:
-            os.link(temporary, path)
-        except FileExistsError as taken:
-            raise ReceiptError(
-                f"{path}: exists already; a receipt is written once and never replaced"
-            ) from taken
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def replace(path: Path, data: bytes) -> None:
-    """Write `data` to `path` atomically, replacing what stood there."""
-    handle, temporary = tempfile.mkstemp(prefix=".part-", dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    Path(temporary).chmod(0o644)
-    Path(temporary).replace(path)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new name in `folder` survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def pretty(value: object) -> bytes:
     """JSON that people and `diff` can read: one blank of indentation, a newline at the end."""
     return msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
@@ -143,28 +114,76 @@ class Campaign:
     @classmethod
     def create(cls, folder: Path, header: Header) -> Campaign:
         """A new folder with its header; ReceiptError if there is a campaign already."""
-        folder.mkdir(parents=True, exist_ok=True)
         write_once(folder / HEADER, pretty(header))
         return cls(folder)
 
     @property
     def exists(self) -> bool:
-        """Whether a campaign was ever started here."""
-        return (self.folder / HEADER).is_file()
+        """Whether a campaign was ever started here; ReceiptError if its header is lost and receipts are there."""
+        there = (self.folder / HEADER).is_file()
+        if not there and self.paths():
+            raise ReceiptError(
+                f"{self.folder / HEADER}: no such file, but there are receipts; {_REMEDY[HEADER]}"
+            )
+        return there
 
     def header(self) -> Header:
         """What was fixed before the first window."""
-        return strict.read_json(self.folder / HEADER, Header)
+        return strict.read_json(self.folder / HEADER, Header, _REMEDY[HEADER])
+
+    def prompts(self, kind: type[strict.T]) -> strict.T:
+        """How each prompt was sized."""
+        return strict.read_json(self.folder / PROMPTS, kind, _REMEDY[PROMPTS])
+
+    def clean(self) -> None:
+        """Remove what a killed battery left of files on their way. Only for who holds the machine's lock."""
+        for part in self.folder.glob(f"{PART}*"):
+            with writing(part):
+                part.unlink(missing_ok=True)
+
+    def set_aside(self) -> list[str]:
+        """Move receipts whose bytes are no JSON to damaged/ and say so in the journal; the complaint about each.
+
+        Their blocks are then incomplete, and measured again. ReceiptError for a receipt that is whole but of another
+        shape: it is of another battery, and nothing is wrong with it.
+        """
+        complaints = []
+        for path in self.paths():
+            try:
+                self._receipt(path)
+            except strict.Torn as torn:
+                kept = self.folder / DAMAGED / path.name
+                with writing(kept):
+                    kept.parent.mkdir(exist_ok=True)
+                    path.replace(kept)
+                self.note("damaged", file=path.name, reason=str(torn.__cause__))
+                complaints.append(
+                    f"{path}: cannot be read ({torn.__cause__}); it is kept in {DAMAGED}/, and its block is measured"
+                    " again"
+                )
+        return complaints
+
+    def _receipt(self, path: Path) -> Receipt:
+        """One receipt."""
+        return strict.read_json(path, Receipt, _RECEIPT_REMEDY)
 
     def note(self, event: str, **facts: object) -> None:
         """Append one line to the journal, behind whatever a crash may have left of the last one."""
         line = msgspec.json.encode({"at": utc_now(), "event": event, **scrub.deep(facts)}) + b"\n"
         path = self.folder / JOURNAL
-        torn = path.is_file() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
-        with path.open("ab") as file:
-            file.write(b"\n" + line if torn else line)
-            file.flush()
-            os.fsync(file.fileno())
+        with writing(path):
+            torn = path.is_file() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
+            handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                disk.write_all(handle, b"\n" + line if torn else line)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+
+    def try_note(self, event: str, **facts: object) -> None:
+        """The same where an error is on its way already: a full disk must not hide it."""
+        with contextlib.suppress(BatteryError):
+            self.note(event, **facts)
 
     def journal(self) -> list[dict[str, Any]]:
         """Every event so far, oldest first; a line that a crash cut off is an event `unreadable`."""
@@ -193,16 +212,23 @@ class Campaign:
             key=lambda path: (len(path.name.split("-")[0]), path.name),
         )
 
+    def last_sequence(self) -> int:
+        """The highest number that a receipt was given here, damaged ones included; 0 before the first."""
+        names = [
+            path.name for path in (*self.paths(), *(self.folder / DAMAGED).glob("[0-9]*-b*.json"))
+        ]
+        return max((int(name.split("-")[0]) for name in names), default=0)
+
     def receipts(self) -> list[Receipt]:
         """Every receipt, in order; ReceiptError names the first that cannot be read."""
-        return [strict.read_json(path, Receipt) for path in self.paths()]
+        return [self._receipt(path) for path in self.paths()]
 
     def readable(self) -> tuple[list[Receipt], list[str]]:
         """The receipts that can be read, and a complaint for each that cannot."""
         good, complaints = [], []
         for path in self.paths():
             try:
-                good.append(strict.read_json(path, Receipt))
+                good.append(self._receipt(path))
             except ReceiptError as broken:
                 complaints.append(str(broken))
         return good, complaints
@@ -229,7 +255,7 @@ class Campaign:
     def sealed(self) -> Seal | None:
         """The seal as committed, or None while the campaign is not finished."""
         path = self.folder / SEAL
-        return strict.read_json(path, Seal) if path.is_file() else None
+        return strict.read_json(path, Seal, _REMEDY[SEAL]) if path.is_file() else None
 
 
 def block_attempts(
@@ -245,13 +271,17 @@ def block_attempts(
 def complete_blocks(receipts: Iterable[Receipt], header: Header) -> dict[int, list[Receipt]]:
     """The receipts of each block that has every cell of every arm in one attempt; the last such attempt counts.
 
-    Receipts of other attempts are abandoned: kept, shown, never pooled.
+    An attempt in which the machine was disturbed counts only once the plan's reruns are used up. Receipts of other
+    attempts are abandoned: kept, shown, never pooled.
     """
     whole = header.cells_per_window * len(header.arms)
     complete: dict[int, list[Receipt]] = {}
     for block, attempts in sorted(block_attempts(receipts, header).items()):
+        disturbances = 0
         for _, cells in sorted(attempts.items()):
-            if len(cells) == whole:
+            disturbances += (disturbed := any(cell.breach for cell in cells))
+            stands = not disturbed or disturbances > header.plan.limits.reruns
+            if len(cells) == whole and stands:
                 complete[block] = sorted(cells, key=lambda receipt: receipt.sequence)
     return complete
 

@@ -91,14 +91,24 @@ def _struct_of(kind: object) -> type[msgspec.Struct] | None:
     return None
 
 
-def read_json(path: Path, kind: type[T]) -> T:
-    """A JSON file as a `kind`; ReceiptError names the file when it is corrupt or of another shape."""
+def read_json(path: Path, kind: type[T], remedy: str = "restore it from version control") -> T:
+    """A JSON file as a `kind`; ReceiptError names the file when it is corrupt or of another shape, and the remedy.
+
+    `Torn` is the ReceiptError of a file that is no JSON at all, as a power cut or a bad disk leaves it.
+    """
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError as missing:
-        raise ReceiptError(f"{path}: no such file") from missing
-    except (msgspec.DecodeError, UnicodeDecodeError) as broken:
+        raise ReceiptError(f"{path}: no such file; {remedy}") from missing
+    except msgspec.ValidationError as other:
         raise ReceiptError(
-            f"{path}: cannot be read ({broken}); restore it from version control, or move it away and run the campaign"
-            " again: its block is then measured anew"
-        ) from broken
+            f"{path}: cannot be read, it is of another shape ({other}); {remedy}, or read it with the battery that"
+            " wrote it"
+        ) from other
+    except (msgspec.DecodeError, UnicodeDecodeError) as broken:
+        size = path.stat().st_size
+        raise Torn(f"{path}: cannot be read ({size} bytes: {broken}); {remedy}") from broken
+
+
+class Torn(ReceiptError):
+    """A file whose bytes are no JSON: cut off, zeroed or damaged."""

@@ -147,7 +147,9 @@ def tpot(trace: Trace) -> float | None:
     n = trace.completion_tokens
     if not trace.comparable or n is None or n < 2 or len(trace.events) < 2:
         return None
-    return (trace.events[-1].at_ns - trace.events[0].at_ns) / 1e9 / (n - 1)
+    span_ns = trace.events[-1].at_ns - trace.events[0].at_ns
+    # all of it in one read has no time between its tokens, and none is not the time 0
+    return span_ns / 1e9 / (n - 1) if span_ns > 0 else None
 
 
 @metric("end to end", "s", "lower")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from battery.analyse import findings as kept
 from battery.analyse.findings import Findings
-from battery.ledger.store import replace
-from battery.render import tables, words
+from battery.ledger.disk import replace
+from battery.render import gating, tables, words
 from battery.render.charts import CHARTS
 
 FORMULAS = ("decode", "prefill", "ttft", "peak_memory")
@@ -203,7 +203,8 @@ def _method(findings: Findings) -> str:
             "### Proof per request",
             tables.proofs(findings),
             "### Gates",
-            tables.gates(findings),
+            gating.gates(findings),
+            *_during(findings),
             "### Formulas",
             "\n".join(
                 f"- {findings.measure(name).title}: {findings.measure(name).formula}"
@@ -211,6 +212,19 @@ def _method(findings: Findings) -> str:
             ),
         ]
     )
+
+
+def _during(findings: Findings) -> list[str]:
+    """What befell the machine, and how it was inside the cells."""
+    found = []
+    if disturbed := gating.disturbances(findings):
+        found += ["Disturbed, by sensors that know no arm:", disturbed]
+    if phases := gating.phases(findings):
+        how = (
+            "Inside the pooled cells, split at the first token (means over samples, two a second):"
+        )
+        found += [how, phases]
+    return found
 
 
 def _switches(findings: Findings) -> str:

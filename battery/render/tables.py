@@ -276,25 +276,6 @@ def _pairs(found: dict[str, object]) -> str:
     return "; ".join(f"{path} {value}" for path, value in words.flat(found))
 
 
-def gates(findings: Findings) -> str:
-    """What was gated and what could not be, then the waits."""
-    gate = findings.gates
-    rows = [
-        (f"`{limit}`", "not limited" if value is None else value, gate.ungated.get(limit, "gated"))
-        for limit, value in gate.limits.items()
-        if limit != "wait_s"
-    ]
-    told = "; ".join(
-        f"{name} {words.figure(low, 3)} to {words.figure(high, 3)}"
-        for name, (low, high) in gate.ranges.items()
-    )
-    waits = (
-        f"{gate.cells} cells: {gate.refused} refused, {gate.waited} waited for longer than a second (longest"
-        f" {words.seconds(gate.longest_s)}, {words.seconds(gate.waited_s)} in all). Readings: {told or 'none'}."
-    )
-    return f"{table(['limit', 'value', 'applied'], rows)}\n\n{waits}"
-
-
 def differences(findings: Findings) -> str:
     """What differs between each candidate and the control, and whether the arm files say so."""
     rows = [

@@ -6,6 +6,7 @@ import contextlib
 import json
 import random
 import socket
+import ssl
 import threading
 import time
 from typing import Any
@@ -19,7 +20,8 @@ HEALTH = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 class ByteServer:
     """Answers a GET with HEALTH and a POST with a script: bytes are sent, numbers slept, words done."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.script: list[bytes | float | str] = []
         self.health: list[bytes | float | str] = [HEALTH]
         self.asked: list[bytes] = []
@@ -45,9 +47,15 @@ class ByteServer:
                 connection, _ = self._listening.accept()
                 self.connections += 1
                 self._open.append(connection)
-                thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+                thread = threading.Thread(target=self._greet, args=(connection,), daemon=True)
                 self._threads.append(thread)
                 thread.start()
+
+    def _greet(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            if self._tls is not None:
+                connection = self._tls.wrap_socket(connection, server_side=True)
+            self._serve(connection)
 
     def _serve(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

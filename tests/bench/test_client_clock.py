@@ -73,7 +73,10 @@ def test_a_server_that_never_keeps_a_connection(server: ByteServer, client: Clie
     done = client.stream("/x", {}, deadline_s=10)
     assert 0 < (done.trace.end_ns or 0) < 2.4e9  # the last byte, and not the close
     assert (done.outcome, done.evidence["connection"]) == ("ok", "opened ahead")
+    # usage comes last: with it and a finish reason nothing but [DONE] can be missing
     server.script = [head, body, "close"]
+    assert client.stream("/x", {}, deadline_s=10).outcome == "ok"
+    server.script = [head, delta(content="a") + STOP, "close"]
     done = client.stream("/x", {}, deadline_s=10)
     assert done.outcome == "error" and "without [DONE]" in (done.reason or "")
 
@@ -240,13 +243,13 @@ def test_the_collector_is_held_and_comes_back(
     server: ByteServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held: list[bool] = []
-    timed = Lane.timed
+    timed = Lane._timed
 
     def look(*words: Any, **options: Any) -> Any:
         held.append(gc.isenabled())
         return timed(*words, **options)
 
-    monkeypatch.setattr(Lane, "timed", look)
+    monkeypatch.setattr(Lane, "_timed", look)
     server.script = chunked(PLAIN)
     done = client.stream("/x", {}, deadline_s=5)
     assert done.outcome == "ok" and held == [False] and gc.isenabled()

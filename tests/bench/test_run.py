@@ -318,7 +318,7 @@ def test_the_whole_order_is_told_while_it_runs(
     heard = Heard()
     conduct(tmp_path / "c", only(small_plan), fake_arm("A"), progress=heard)
     assert heard.words == [
-        "gate", "launch", "sizing prompts", "launch", "warm-up", "gate", "request",
+        "gate", "calibration", "launch", "sizing prompts", "launch", "warm-up", "gate", "request",
     ]  # fmt: skip
     assert "sensors" not in {thread.name for thread in threading.enumerate()}
 

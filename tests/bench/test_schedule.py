@@ -63,3 +63,14 @@ def test_every_cell_has_a_prompt() -> None:
     rows = schedule.windows(schedule.orders(["A", "C"], PLAN.blocks, 0))
     used = {(c.rung, c.seed) for row in rows for w in row for c in schedule.cells(w, PLAN, 9)}
     assert used == needed
+
+
+@pytest.mark.parametrize(
+    ("arms", "blocks", "more"),
+    [(1, 5, None), (2, 6, None), (2, 5, "6 would"), (3, 6, None), (4, 6, "8 would")],
+)
+def test_blocks_that_leave_places_unbalanced_are_told(
+    arms: int, blocks: int, more: str | None
+) -> None:
+    told = schedule.unbalanced(arms, blocks)
+    assert told is None if more is None else more in str(told)

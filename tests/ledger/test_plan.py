@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from battery.ledger.errors import PlanError
-from battery.ledger.plan import Gate, Plan, load_plan
+from battery.ledger.plan import LATER, Gate, Plan, load_plan
+from battery.ledger.store import Campaign
 
 GOOD = "ladder = [64, 128]\nblocks = 6\n"
 
@@ -76,3 +78,14 @@ def test_the_digest_does_not_tell_20_from_20_point_0_nor_prose(tmp_path: Path) -
     other = load_plan(plan_file(tmp_path, GOOD + "[gate]\nwait_s = 21\n"))
     made = Plan(name="p", ladder=(64, 128), blocks=6, gate=Gate(wait_s=20))
     assert whole.digest == same.digest == made.digest != other.digest
+
+
+def test_keys_that_came_later_leave_the_digests_of_older_plans_as_they_were() -> None:
+    header = Campaign(Path(__file__).parents[2] / "receipts" / "reference-cpu").header()
+    assert header.plan.digest == header.plan_digest, "measured before any of these keys"
+    for table, key in LATER:
+        room = getattr(header.plan, table)
+        value = getattr(room, key)
+        other = (not value) if isinstance(value, bool) else 7
+        changed = msgspec.structs.replace(room, **{key: other})
+        assert msgspec.structs.replace(header.plan, **{table: changed}).digest != header.plan_digest

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from battery.ledger import strict
-from battery.ledger.arm import Arm
+from battery.ledger.arm import Arm, Scalar
 from battery.ledger.errors import ArmError
 
 
@@ -24,6 +24,20 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     tokenize: str = "/tokenize"
     reset_peak: str | None = None
     """POST resets the engine's own peak-memory counter; None: it has none."""
+
+
+def switch_words(arm: Arm) -> list[str]:
+    """The arm's switches as switchboard spells them: --switch NAME or --switch NAME:key=value,key=value."""
+    words: list[str] = []
+    for name, options in arm.asked.items():
+        settings = ",".join(f"{key}={spelled(value)}" for key, value in sorted(options.items()))
+        words += ["--switch", f"{name}:{settings}" if settings else name]
+    return words
+
+
+def spelled(value: Scalar) -> str:
+    """A value as a command line spells it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def known_backends() -> list[str]:

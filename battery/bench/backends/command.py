@@ -1,6 +1,7 @@
 """Any server with an OpenAI-compatible API that is started by the command line in the arm.
 
-`{port}`, `{host}`, `{model}` and `{python}` in the command are filled in. The server must answer `/health` (pid, model,
+`{port}`, `{host}`, `{model}` and `{python}` in the command are filled in, and a word that is `{switches}` becomes one
+`--switch NAME` or `--switch NAME:key=value` for each switch of the arm. The server must answer `/health` (pid, model,
 switches; see Backend) and `/tokenize`; what it cannot tell is `unobservable` or `unverified` in the receipts.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import sys
 
-from battery.bench.backends import Backend
+from battery.bench.backends import Backend, switch_words
 from battery.ledger.arm import Arm
 from battery.ledger.errors import ArmError
 
@@ -28,6 +29,9 @@ def command(arm: Arm, host: str, port: int) -> list[str]:
     blanks = {"port": str(port), "host": host, "model": arm.model, "python": sys.executable}
     words = []
     for word in arm.command:
+        if word == "{switches}":
+            words += switch_words(arm)
+            continue
         for blank, value in blanks.items():
             word = word.replace(f"{{{blank}}}", value)
         words.append(word)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from battery.bench.backends import Backend
-from battery.ledger.arm import Arm, Scalar
+from battery.bench.backends import Backend, spelled, switch_words
+from battery.ledger.arm import Arm
 from battery.ledger.errors import ArmError
 
 
@@ -17,17 +17,10 @@ def command(arm: Arm, host: str, port: int) -> list[str]:
         )
     line = [sys.executable, "-m", "switchboard", "serve", "--model", arm.model]
     line += ["--host", host, "--port", str(port)]
-    for name, options in arm.asked.items():
-        settings = ",".join(f"{key}={_text(value)}" for key, value in sorted(options.items()))
-        line += ["--switch", f"{name}:{settings}" if settings else name]
+    line += switch_words(arm)
     for flag, value in sorted(arm.flags.items()):
-        line += [f"--{flag.replace('_', '-')}", _text(value)]
+        line += [f"--{flag.replace('_', '-')}", spelled(value)]
     return line
-
-
-def _text(value: Scalar) -> str:
-    """A value as a command line spells it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 BACKEND = Backend(command=command, reset_peak="/admin/memory/reset_peak")
