@@ -279,6 +279,15 @@ def test_the_devices_rise_is_a_labelled_fallback_and_noise_is_none() -> None:
     assert nvml.PerDevice(None, driver).read().bytes is None
 
 
+def test_a_device_that_is_not_ours_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver([{}, {}], [1_000_000_000, 1_000_000_000])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    source = nvml.PerDevice(nvml.used(driver), driver)
+    source.reset({7})
+    driver.used = [70_000_000_000, 3_000_000_000]
+    assert source.read().bytes == 2_000_000_000
+
+
 def test_without_nvml_the_reason_is_told() -> None:
     source = nvml.PerProcess()
     source.reset({1})

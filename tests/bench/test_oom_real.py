@@ -110,10 +110,10 @@ def test_a_ladder_that_crosses_a_limit_ends_in_oom_and_the_campaign_goes_on(
     settled = [e for e in Campaign(folder).journal() if e["event"] == "settled"]
     assert len(settled) == 2 and all(e["settled"] for e in settled)
     assert no_group_is_left()
-    _report_marks_it(folder, tmp_path / "charts")
+    _report_marks_it(folder, tmp_path / "charts", limit_kind)
 
 
-def _report_marks_it(folder: Path, charts: Path) -> None:
+def _report_marks_it(folder: Path, charts: Path, limit_kind: str) -> None:
     """The strip of the chart and the table of the report say oom, with the lower bound."""
     findings = analyse(folder)
     render_charts(findings, charts)
@@ -122,6 +122,8 @@ def _report_marks_it(folder: Path, charts: Path) -> None:
     text = markdown(findings)
     row = next(line for line in text.splitlines() if line.startswith("| C | 128 |"))
     assert "0 of 2" in row and "oom 2" in row and "> 0." in row
+    source = "cgroup" if limit_kind == "cgroup" else "VmHWM"
+    assert f"{source} (true peak, with file cache)" in text
 
 
 @pytest.mark.parametrize("limit_kind", ["cgroup", "rlimit"], indirect=True)
