@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from battery.ledger.errors import LaunchError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign
-from battery.render.charts import render_charts
+from battery.render.charts import CHARTS, render_charts
 from battery.render.report import markdown
 
 Make = Callable[..., Arm]
@@ -119,6 +120,10 @@ def _report_marks_it(folder: Path, charts: Path, limit_kind: str) -> None:
     render_charts(findings, charts)
     drawn = (charts / "peak_memory.svg").read_text()
     assert drawn.count("✕ oom 2/2") == 2
+    told = CHARTS["peak_memory"].alt(findings)
+    assert re.search(r"Arm C: [\d.]+ at 64; oom 2, more than 0\.\d+ at 128; oom 2 at 192", told), (
+        told
+    )
     text = markdown(findings)
     row = next(line for line in text.splitlines() if line.startswith("| C | 128 |"))
     assert "0 of 2" in row and "oom 2" in row and "> 0." in row
