@@ -3,6 +3,7 @@ ARMS ?= A,C
 PLAN ?= quick
 KNOCKOUT ?=
 CAMPAIGN ?=
+URL ?= http://127.0.0.1:8080/v1
 PYTHON ?= python3
 UV_VERSION := 0.13.9
 
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
-.PHONY: help setup battery run plan status charts report verify arms doctor test check bench-client soak lock clean
+.PHONY: help setup battery run plan status charts report verify arms doctor probe test check bench-client soak lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -47,6 +48,9 @@ status charts report verify: $(READY) ## of CAMPAIGN, or of all
 
 arms doctor: $(READY) ## list the arms; look at this machine
 	@$(BIN)/battery $@
+
+probe: $(READY) ## one request to any OpenAI-compatible server   (URL=http://127.0.0.1:8080/v1)
+	@$(BIN)/battery probe $(URL)
 
 test: $(READY) ## every test; fetches the small model once
 	@$(BIN)/switchboard fetch smollm2-135m

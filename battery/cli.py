@@ -34,7 +34,7 @@ from battery.ledger.arm import difference, known_arms, load_arm
 from battery.ledger.errors import BatteryError, CellsFailed, DiskError, ReceiptError, VerifyFailed
 from battery.ledger.plan import load_plan
 from battery.ledger.store import Campaign
-from battery.terminal import Grid, Lines
+from battery.terminal import Grid, Lines, failed_cells
 
 app = typer.Typer(
     add_completion=False,
@@ -160,7 +160,8 @@ def run(
             f"{count} {name}" for name, count in sorted(counts.items()) if name != "ok"
         )
         raise CellsFailed(
-            f"{failed} of {sum(counts.values())} cells did not end ok ({rest}); each receipt says why"
+            f"{failed} of {sum(counts.values())} cells did not end ok ({rest}), more than the"
+            f" {chosen_plan.limits.failed_share:.0%} that the plan allows:\n{failed_cells(folder)}"
         )
 
 

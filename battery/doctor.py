@@ -37,35 +37,15 @@ def examine(root: Path) -> dict[str, Any]:
         "machine": f"{machine['cpu']}, {machine['cores_logical']} cores, {machine['memory_bytes'] / 1e9:.1f} GB",
         "system": f"{machine['os']}, virtualised: {machine['virtualised']}",
         "clock": f"{machine['python_clock']} (source {machine['clock_source']})",
-        "peak memory": peak_memory(),
-        "memory limit": memory_limit(),
         **_sensors(sensors.glance()),
         "sampler": _sampler(),
+        "peak memory": peak_memory(),
+        "memory limit": memory_limit(),
         "calibration": f"{noise['median_s'] * 1e3:.1f} ms, three deviations are {steady:.0%}: {_advice(steady)}",
         "fast BLAS": fast_blas(),
         "arms": _each(known_arms(root / "arms"), lambda name: _arm(name, root)),
         "plans": _each(known_plans(root / "plans"), lambda name: load_plan(name, root / "plans")),
     }
-
-
-def peak_memory() -> str:
-    """Which sources of a server's peak memory there are here, best first, and why the others are not."""
-    told = ["engine (where its health tells one)"]
-    for source in memory.sources(memory.EngineCounter(lambda: None))[1:]:
-        refusal = source.reset({os.getpid()})
-        value = source.read()
-        if isinstance(source, CgroupPeak):
-            told.append("cgroup (of a server under limits.memory_limit_gb)")
-        elif value.bytes is not None and refusal is None:
-            told.append(source.name if source.how == "true peak" else f"{source.name} (sampled)")
-        else:
-            told.append(f"not {source.name}: {value.reason or refusal}")
-    return "; ".join(told)
-
-
-def memory_limit() -> str:
-    """Which kinds of limit a plan's limits.memory_limit_gb can put on a server here, best first."""
-    return "; ".join(kind if why is None else f"not {kind}: {why}" for kind, why in limit.kinds())
 
 
 def _sensors(now: Reading) -> dict[str, str]:
@@ -80,6 +60,7 @@ def _sensors(now: Reading) -> dict[str, str]:
         "freq_mhz": ("clock rate", f"{now.freq_mhz:.0f} MHz" if now.freq_mhz else ""),
         "base_mhz": ("base clock", f"{now.base_mhz:.0f} MHz" if now.base_mhz else ""),
         "thermal_pressure": ("thermal pressure", now.thermal_pressure or ""),
+        "speed_limit": ("speed limit", f"{now.speed_limit} %" if now.speed_limit else ""),
         "pressure": ("waiting tasks", pressure),
         "steal": ("steal", "" if now.steal is None else f"{now.steal:.1%}"),
         "swap_in": ("swap-in", "read" if "swap_in_pages" in now.counters else ""),
@@ -116,6 +97,26 @@ def _sampler() -> str:
     each = spent / len(found)
     share = each / sensors.EVERY_S
     return f"a process of its own; {each * 1e3:.1f} ms of processor time a look, {share:.1%} of one core at 2 Hz"
+
+
+def peak_memory() -> str:
+    """Which sources of a server's peak memory there are here, best first, and why the others are not."""
+    told = ["engine (where its health tells one)"]
+    for source in memory.sources(memory.EngineCounter(lambda: None))[1:]:
+        refusal = source.reset({os.getpid()})
+        value = source.read()
+        if isinstance(source, CgroupPeak):
+            told.append("cgroup (of a server under limits.memory_limit_gb)")
+        elif value.bytes is not None and refusal is None:
+            told.append(source.name if source.how == "true peak" else f"{source.name} (sampled)")
+        else:
+            told.append(f"not {source.name}: {value.reason or refusal}")
+    return "; ".join(told)
+
+
+def memory_limit() -> str:
+    """Which kinds of limit a plan's limits.memory_limit_gb can put on a server here, best first."""
+    return "; ".join(kind if why is None else f"not {kind}: {why}" for kind, why in limit.kinds())
 
 
 def _advice(steady: float) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,9 +15,10 @@ from rich.text import Text
 from typing_extensions import override
 
 from battery.bench.progress import Progress
+from battery.ledger import store
 from battery.ledger.cell import Cell, Window
 from battery.ledger.receipt import Receipt
-from battery.ledger.store import Header
+from battery.ledger.store import Campaign, Header
 from battery.ledger.trace import METRICS
 
 _STYLE = {"ok": "green", "refused": "yellow", "short": "yellow"}
@@ -60,6 +63,35 @@ def cell_line(receipt: Receipt) -> str:
         return f"{where}: {receipt.outcome}: {receipt.reason}"
     speed = f"decode {rate('decode', receipt)} tok/s, TTFT {rate('ttft', receipt)} s"
     return f"{where}: ok, {speed}, {trace.completion_tokens} tokens"
+
+
+def failed_cells(folder: Path, most: int = 8) -> str:
+    """Which cells of a campaign's complete blocks did not end ok and why: a line for each kind, `most` of them.
+
+    Cells of one arm and rung that ended alike stand in one line, whatever numbers their reasons hold.
+    """
+    kept = Campaign(folder)
+    complete = store.complete_blocks(kept.receipts(), kept.header())
+    kinds: dict[tuple[str, int, str, str], list[Receipt]] = {}
+    for receipt in (receipt for block in complete.values() for receipt in block):
+        if receipt.outcome != "ok":
+            alike = re.sub(r"[0-9]+", "#", receipt.reason or "")
+            key = (receipt.cell.arm, receipt.cell.rung, receipt.outcome, alike)
+            kinds.setdefault(key, []).append(receipt)
+    lines = []
+    for (arm, rung, outcome, _), cells in list(kinds.items())[:most]:
+        places = [
+            f"block {one.cell.block} {'sentinel' if one.cell.sentinel else f'seed {one.cell.seed}'}"
+            for one in cells
+        ]
+        where = ", ".join(places[:3]) + (f" and {len(places) - 3} more" if len(places) > 3 else "")
+        why = " ".join((cells[0].reason or "no reason given").split())
+        why = why if len(why) <= 160 else f"{why[:160]}…"
+        lines.append(f"  {arm} at {rung:,} tokens, {where}: {outcome}: {why}")
+    if len(kinds) > most:
+        rest = sum(len(cells) for cells in list(kinds.values())[most:])
+        lines.append(f"  and {rest} more cells of {len(kinds) - most} more kinds")
+    return "\n".join([*lines, f"  each receipt in {folder} says more"])
 
 
 def rate(metric: str, receipt: Receipt) -> str:

@@ -131,7 +131,7 @@ def ours_watched(url: str, asked: Asked) -> list[Record]:
 
     with Path(os.devnull).open("w") as nowhere:
         console = Console(file=nowhere, force_terminal=True, width=120)
-        with Grid(console), sensors.Sampling(os.getpid()):
+        with Grid(console), sensors.Sampler() as sampler, sampler.during(os.getpid()):
             return ours(url, asked)
 
 

@@ -190,6 +190,12 @@ def options_of(line: list[str] | None) -> argparse.Namespace:
     add("--after", type=int, default=0, help="request faults only after this many completions")
     add("--load-ms", type=float, default=0)
     add("--ttft-ms", type=float, default=5)
+    add(
+        "--compile-ms",
+        type=float,
+        default=0,
+        help="before the first prompt of each length, give or take 8",
+    )
     add("--itl-ms", type=float, default=1)
     add("--prefill-us-per-token", type=float, default=0)
     add("--tokens-per-event", type=int, default=1)

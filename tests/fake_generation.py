@@ -42,7 +42,9 @@ class Generation:
         """(seconds after the request, tokens) of every event."""
         options, left = self.model.options, len(self.answer)
         fresh = len(self.ids) - self.cached
-        at = (options.ttft_ms + fresh * options.prefill_us_per_token / 1e3) * options.slow / 1e3
+        compiling = 0.0 if self.model.knows_length(len(self.ids)) else options.compile_ms
+        prefill_ms = options.ttft_ms + compiling + fresh * options.prefill_us_per_token / 1e3
+        at = prefill_ms * options.slow / 1e3
         script = list(options.events or [])
         while left > 0:
             size = options.tokens_per_event

@@ -77,6 +77,7 @@ class Model:
         self.requests = 0
         self.runs: dict[str, int] = dict.fromkeys(SWITCHES, 0)
         self._cache: list[list[int]] = []
+        self._lengths: list[int] = []
         self.weights = touched(int(options.touch_mb_at_start * 1e6))
         self.base = int(options.memory_mb * 1e6)
         self.active = self.peak = self.base
@@ -108,6 +109,12 @@ class Model:
         best = max((_common(ids, old) for old in self._cache), default=0)
         self._cache.append(ids)
         return min(best, len(ids) - 1) if best > PREFIX else 0
+
+    def knows_length(self, length: int) -> bool:
+        """Whether a prompt of about this length came before; from now on one has."""
+        known = any(abs(length - old) <= 8 for old in self._lengths)
+        self._lengths.append(length)
+        return known
 
     def clear_cache(self) -> None:
         """Forget every prompt."""

@@ -136,11 +136,29 @@ def test_a_second_run_of_a_finished_campaign_gets_a_name_of_its_own(root: Path) 
 
 
 def test_failed_cells_above_the_share_give_exit_4_and_the_report_is_there(root: Path) -> None:
-    arm_file(root, "X", "--fault", "short:7", "--after", "4")
+    arm_file(root, "X", "--fault", "short:7", "--after", "5")
     done = battery(root, "run", "--arms", "A,X", "--plan", "tiny", "--campaign", "bad", "--json")
-    assert done.returncode == 4 and "6 short" in done.stderr
+    assert done.returncode == 4 and "6 of 12 cells did not end ok (6 short)" in done.stderr
+    assert "more than the 5% that the plan allows" in done.stderr
+    where = [line.strip() for line in done.stderr.splitlines() if line.startswith("  X at ")]
+    assert len(where) == 2 and where[0].startswith(
+        "X at 64 tokens, block 1 sentinel, block 1 seed "
+    )
+    assert where[1].startswith("X at 96 tokens, block 1 seed ") and ", block 2 seed " in where[1]
+    assert all(": short: 7 of at least 12 tokens came (stop)" in line for line in where)
     assert json.loads(done.stdout.splitlines()[-1])["outcomes"] == {"ok": 6, "short": 6}
     assert (root / "reports" / "bad.md").is_file()
+
+
+@pytest.mark.parametrize(("share", "code"), [(0.0, 4), (0.5, 0), (0.4, 4)])
+def test_the_plan_says_how_much_may_fail(root: Path, share: float, code: int) -> None:
+    """14: half of these cells fail; the run is an error exactly where that is above the plan's share."""
+    arm_file(root, "X", "--fault", "error-in-stream:3", "--after", "5")
+    (root / "plans" / "some.toml").write_text(f"{PLAN}failed_share = {share}\n")
+    done = battery(root, "run", "--arms", "A,X", "--plan", "some", "--campaign", "bad")
+    assert done.returncode == code, done.stderr
+    told = "X at 96 tokens" in done.stderr and "error inside the stream" in done.stderr
+    assert told == (code == 4)
 
 
 @pytest.mark.parametrize(

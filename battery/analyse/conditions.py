@@ -85,6 +85,7 @@ def conditions(case: Case) -> list[Doubt]:
         *_dirty(case),
         *_paging(case),
         *_stolen(case),
+        *_unbelieved(case),
         *_unknowns(case),
     ]
 
@@ -234,9 +235,35 @@ def _stolen(case: Case) -> list[Doubt]:
     ]  # fmt: skip
 
 
+def _unbelieved(case: Case) -> list[Doubt]:
+    """Servers whose word on their cache or on the seed an untimed repeat disproved."""
+    found = []
+    for arm in case.header.arms:
+        own = [receipt for receipt in case.pooled if receipt.cell.arm == arm.name]
+        for what, doubts, remedy in (
+            ("cold by its word only", {r.sequence: r.cold.doubt for r in own if r.cold.doubt},
+             "turn its prefix cache off, or let usage tell what it spared; fresh servers and new prompts remain"),
+            ("the seed was not honoured", {r.sequence: r.request.doubt for r in own if r.request.doubt},
+             "the arms may have drawn other texts for the same seed; use an engine that keeps to it"),
+        ):  # fmt: skip
+            if doubts:
+                told = f"arm {arm.name}: {what} in {len(doubts)} of {len(own)} cells: {next(iter(doubts.values()))}"
+                found.append(
+                    Doubt(
+                        severity="warning", what=told, evidence=tuple(doubts), remedy=remedy,
+                        arm=touches(case, arm.name),
+                    )
+                )  # fmt: skip
+    return found
+
+
 def _unknowns(case: Case) -> list[Doubt]:
     """What nobody could tell: cold prefill, sampler, limits without a sensor, guessed token counts."""
     pooled = case.frame[case.frame["pooled"].astype(bool)]
+    disproved = {
+        "cold": {receipt.sequence for receipt in case.pooled if receipt.cold.doubt},
+        "honoured": {receipt.sequence for receipt in case.pooled if receipt.request.doubt},
+    }
     found = []
     for column, word, what, remedy in (
         ("cold", "unverified", "the server does not say whether the prefill was cold",
@@ -247,6 +274,7 @@ def _unknowns(case: Case) -> list[Doubt]:
     ):  # fmt: skip
         for arm in case.header.arms:
             rows = pooled[(pooled["arm"] == arm.name) & (pooled[column] == word)]
+            rows = rows[~rows["sequence"].isin(disproved.get(column, set()))]
             if len(rows):
                 told = f"arm {arm.name}: {what} ({len(rows)} of {int((pooled['arm'] == arm.name).sum())} cells)"
                 found.append(

@@ -29,11 +29,10 @@ from battery.analyse.rows import MEASURES, rows
 from battery.analyse.speed import Comparison, Ladder, Level
 from battery.analyse.stats import FEWEST_BLOCKS, Verdict
 from battery.ledger import strict
-from battery.ledger.disk import replace
 from battery.ledger.errors import ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
-from battery.ledger.store import Campaign, Header, check_pool, pretty
+from battery.ledger.store import Campaign, Header, check_pool, pretty, replace
 
 SCHEMA = 1
 _DIGITS = 9

@@ -2,7 +2,8 @@
 
 Pure policy. A breach voids the whole block, both arms, so it must not depend on what an arm does: pressure on the
 processors and the clocks are recorded and never judged here, since an engine's own threads make the one and its kind
-of work the other. Busy and steal are judged by their foreign part, over at least a second.
+of work the other. Busy is judged by its foreign part, and shares of processor time over at least a second. An arm whose
+own heat throttles the machine does so in every rerun: then the block stands, flagged, and nothing was selected.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ def held_down(rose: Mapping[str, int], reading: Reading) -> list[str]:
             found.append(f"{name} rose by {by / 1e6:.4g} ms: the GPU was slowed down")
         elif name == "swap_in_pages" and by > SWAPPED_PAGES:
             found.append(f"{by} pages were swapped in")
+    if reading.speed_limit is not None and reading.speed_limit < 100:
+        found.append(f"the processor is held to {reading.speed_limit} % of its speed")
     for gpu in reading.gpus:
         if (gpu.event_bits or 0) & FOUL:
             told = ", ".join(events((gpu.event_bits or 0) & FOUL))

@@ -113,7 +113,8 @@ class Chunks:
         if event.data.strip() == "[DONE]":
             self.done = True
             return
-        if not event.data.strip() or event.event in dialect.KEEP_ALIVE:
+        blank = not event.data.strip() and event.event != "error"
+        if blank or event.event in dialect.KEEP_ALIVE:
             return
         self.seen += 1
         try:
@@ -126,7 +127,8 @@ class Chunks:
             self._fail(f"chunk {self.seen} is no UTF-8", event.data)
         said = dialect.error_in(chunk)
         if event.event == "error":
-            said = said or event.data[:EVIDENCE_BYTES] or "an error event without words"
+            said = said or dialect.error_in({"error": chunk}) or event.data[:EVIDENCE_BYTES]
+            said = said or "an error event without words"
         if said is not None:
             self._fail(f"error inside the stream: {said}", event.data)
         if isinstance(chunk, dict):
@@ -137,7 +139,7 @@ class Chunks:
     def _fail(self, reason: str, body: str) -> None:
         """Keep the first fault."""
         if self.fault is None:
-            self.fault, self.fault_body = reason, body[:EVIDENCE_BYTES]
+            self.fault, self.fault_body = dialect.mended([reason, body[:EVIDENCE_BYTES]])
 
     def _take_chunk(self, chunk: dict[str, Any], at_ns: int) -> None:
         """Totals first, then the first choice; a running usage is what dates its tokens."""
@@ -151,7 +153,7 @@ class Chunks:
         if choice is None:
             return
         # a server that failed does not become well by finishing once more
-        if self.finish_reason not in dialect.FAILED_FINISH:
+        if not dialect.failed(self.finish_reason):
             self.finish_reason = dialect.finish_in(choice) or self.finish_reason
         self._take_tokens(choice, usage, at_ns)
 
@@ -202,6 +204,9 @@ class Chunks:
 
     def take_whole(self, answer: dict[str, Any]) -> None:
         """An answer that was not streamed: what it says, without any time."""
+        said = dialect.error_in(answer)
+        if said is not None:
+            self._fail(f"an error instead of a stream: {said}", str(answer))
         choice = dialect.message_in(answer) or {}
         self.usage, self.finish_reason = dialect.usage_in(answer, choice), dialect.finish_in(choice)
         for kind, text in dialect.texts_in(choice).items():
@@ -277,7 +282,8 @@ class Chunks:
         return Trace(
             events=tuple(events),
             end_ns=end_ns,
-            prompt_tokens=count(usage.get("prompt_tokens")),
+            # no chat prompt has no token: a nought is a server that did not count
+            prompt_tokens=count(usage.get("prompt_tokens")) or None,
             completion_tokens=total,
             cached_tokens=dialect.cached_in(usage, timings),
             count_source=source,
@@ -365,7 +371,7 @@ def _refusal(answer: Answer) -> str:
 
 def _unfinished(answer: Answer, chunks: Chunks, rest: bytes) -> str | None:
     """Why the stream is not one that came to its end."""
-    if chunks.finish_reason in dialect.FAILED_FINISH:
+    if dialect.failed(chunks.finish_reason):
         return f"the server finished with '{chunks.finish_reason}'"
     if chunks.finish_reason is None:
         nothing = "" if chunks.seen else ": no event came"

@@ -46,7 +46,22 @@ def document(text: str) -> Any:
     except msgspec.DecodeError:
         if not _HALF.search(text):
             raise
-    return json.loads(text, parse_constant=_no_number)
+    chunk = json.loads(text, parse_constant=_no_number)
+    if not isinstance(chunk, dict):
+        return mended(chunk)
+    # only in text can the other half still come
+    return {mended(name): value if name == "choices" else mended(value) for name, value in chunk.items()}  # fmt: skip
+
+
+def mended(value: Any) -> Any:
+    """The same without halves of characters, which no receipt can hold; each becomes a question mark."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [mended(one) for one in value]
+    if isinstance(value, dict):
+        return {mended(name): mended(one) for name, one in value.items()}
+    return value
 
 
 def _no_number(word: str) -> None:
@@ -131,7 +146,12 @@ def finish_in(choice: dict[str, Any]) -> str | None:
     said = choice.get("finish_reason")
     if isinstance(said, dict):
         said = said.get("type")
-    return said if isinstance(said, str) and said else None
+    return mended(said) if isinstance(said, str) and said else None
+
+
+def failed(finish_reason: str | None) -> bool:
+    """Whether a finish reason says that the server failed."""
+    return (finish_reason or "").lower() in FAILED_FINISH
 
 
 def error_in(chunk: object) -> str | None:
@@ -160,7 +180,7 @@ def usage_in(chunk: dict[str, Any], choice: dict[str, Any] | None) -> dict[str, 
     """The usage of a chunk, which some servers put into the choice."""
     for place in (chunk, choice or {}):
         if isinstance(place.get("usage"), dict):
-            return dict(place["usage"])
+            return mended(dict(place["usage"]))  # type: ignore[no-any-return]
     return None
 
 

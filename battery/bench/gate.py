@@ -160,7 +160,10 @@ class Judgement:
         counted = {name.partition(".")[0] for name in reading.counters}
         told = [gpu for gpu in reading.gpus if gpu.event_bits is not None]
         self.reasons += breach.held_down(reading.rose, reading)
-        self.need("need_steady (processor)", "throttle", "cpu" in counted, [])
+        limited = reading.speed_limit is not None
+        elsewhere = reading.missing.get("throttle", "").startswith(ELSEWHERE)
+        key = "speed_limit" if elsewhere else "throttle"
+        self.need("need_steady (processor)", key, "cpu" in counted or limited, [])
         self.need("need_steady (swap)", "swap_in", "swap_in_pages" in counted, [])
         self.need("need_steady (gpu)", "gpu", bool(told), [])
         complaint = [f"thermal pressure is {pressure}"] if pressure not in (None, "nominal") else []

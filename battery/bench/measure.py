@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from battery.bench import breach, gate, judge, memory, outcome, prompts, sensors
+from battery.bench import breach, failure, gate, judge, memory, outcome, prompts, repeat, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.launch import Server
 from battery.bench.progress import Interrupted, at_once, suspensions
@@ -38,7 +38,6 @@ QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("What is the capital of France? Answer in one short sentence.", ("Paris",)),
     ("What is the opposite of hot? Answer in one short sentence.", ("cold", "cool")),
 )
-CACHE_PROBE_WORDS = 48
 NOT_TRIED = Memory(peak=None, source=None)
 NOT_SENT = Cold(value="unverified", evidence="no request was timed")
 
@@ -99,7 +98,9 @@ class Measuring:
         self.progress, self.stop = progress, stop
         self.health: dict[str, Any] = server.ready
         self.engaged = Engagement(verdict="unobservable", reason="no request yet")
-        self.cache_probe = "the cache probe was not run"
+        self._warmed: set[int] = set()
+        """Rungs that had their untimed request."""
+        self.shown = repeat.Shown()
         self._log_mark = 0
 
     def body(self, messages: Messages, seed: int, **changes: object) -> dict[str, Any]:
@@ -132,7 +133,7 @@ class Measuring:
                 raise WindowFailed(
                     "incoherent", wrong, {"question": question, "answer": done.text[:400]}
                 )
-        self._probe_cache()
+        self._repeat()
 
     def _untimed(self, question: str, tokens: int, what: str) -> Completion:
         """One greedy request outside the clock."""
@@ -157,7 +158,7 @@ class Measuring:
         self._mark()
         done = self._stream(body)
         if done.outcome != "ok":
-            kind, reason, evidence = judge.failed(done, body, self.server, self._log_mark)
+            kind, reason, evidence = failure.of(done, body, self.server, self._log_mark)
             raise WindowFailed(kind, f"{what}: {reason}", evidence)
         return done
 
@@ -168,16 +169,16 @@ class Measuring:
                 self.server.backend.chat, body, deadline_s=self.plan.limits.request_s
             )
 
-    def _probe_cache(self) -> None:
-        """Send one prompt twice; whether the second comes faster shows if the server caches prefixes."""
-        messages = prompts.compose(self.plan.workload, self.server.port, 0, CACHE_PROBE_WORDS)
-        body = self.body(messages, 0, max_tokens=2, min_tokens=2)
-        first, second = (self._send(body, "cache probe").trace for _ in range(2))
-        took = [trace.events[0].at_ns / 1e9 for trace in (first, second)]
-        self.cache_probe = (
-            f"cache probe: the same prompt took {took[0]:.3f} s and then {took[1]:.3f} s to its first token,"
-            f" the server said cached {first.cached_tokens} and {second.cached_tokens}"
-        )
+    def _repeat(self) -> None:
+        """Send a prompt twice: what that shows of the server's cache and of its seed."""
+        tokens = min(repeat.TOKENS, self.plan.sampler.max_tokens)
+
+        def ask(messages: Messages) -> Completion:
+            body = self.body(messages, self.server.port, max_tokens=tokens, min_tokens=tokens)
+            return self._send(body, "cache probe")
+
+        words, sampled = repeat.words_for(self.plan.ladder[0]), self.plan.sampler.temperature > 0
+        self.shown = repeat.look(ask, self.server.port, words, sampled)
 
     def _check_engaged(self) -> None:
         """Compare health with the arm after a request."""
@@ -200,7 +201,7 @@ class Measuring:
             return {}
         return document if status == 200 and isinstance(document, dict) else {}
 
-    def unsent(self, cell: Cell, prompt: Prompt, failure: WindowFailed) -> Measured:
+    def unsent(self, cell: Cell, prompt: Prompt, failed: WindowFailed) -> Measured:
         """The record of a cell that was not tried because its window had failed before it."""
         _, request = self._prepare(cell, prompt)
         now = utc_now()
@@ -208,12 +209,12 @@ class Measuring:
             verdict="not tried", waited_s=0.0, reasons=("the window had failed before",)
         )
         return Measured(
-            outcome=failure.outcome,
-            reason=failure.reason,
-            evidence=failure.evidence,
+            outcome=failed.outcome,
+            reason=failed.reason,
+            evidence=failed.evidence,
             request=request,
             engagement=self.engaged,
-            memory=failure.memory,
+            memory=failed.memory,
             gate=shut,
             started=now,
             ended=now,
@@ -247,6 +248,9 @@ class Measuring:
         """Gate, then time one request; whatever happens leaves a Measured."""
         started = utc_now()
         body, request = self._prepare(cell, prompt)
+        died = self._warm_rung(cell, prompt, request, started)
+        if died is not None:
+            return died
         self.progress("gate", "")
         clearance = gate.wait(self.plan.gate, self.baseline, self.look, self.stop)
         if clearance.verdict == "refused":
@@ -262,6 +266,26 @@ class Measuring:
                 ended=utc_now(),
             )
         return self._timed(body, request, clearance, started)
+
+    def _warm_rung(
+        self, cell: Cell, prompt: Prompt, request: Request, started: str
+    ) -> Measured | None:
+        """Before the first cell of a rung, an untimed request of its length; the cell's record if the server died."""
+        tokens = self.plan.warm_up_tokens
+        if cell.rung in self._warmed or not tokens:
+            return None
+        self._warmed.add(cell.rung)
+        self.progress("warm-up", "of this length")
+        messages = prompts.compose(
+            self.plan.workload, self.server.port, cell.rung, prompt.words, prompt.letters
+        )
+        body = self.body(messages, self.server.port, max_tokens=tokens, min_tokens=tokens)
+        shut = Clearance(verdict="not tried", waited_s=0.0, reasons=("it was the untimed warm-up",))
+        came = self._timed(body, request, shut, started)
+        # any other failure shows itself in the timed request too
+        if came.outcome not in ("oom", "lost", "timeout"):
+            return None
+        return msgspec.structs.replace(came, reason=f"in the untimed warm-up: {came.reason}")
 
     def _timed(
         self, body: dict[str, Any], request: Request, clearance: Clearance, started: str
@@ -282,13 +306,15 @@ class Measuring:
         used = peaks.end(after)
         self.engaged = outcome.engagement(self.server.arm, before, after)
         kept, why = outcome.honoured(request.sampler, done.trace.sampler, done.trace)
-        request = msgspec.structs.replace(request, honoured=kept)
-        prefill = outcome.cold(done.trace, self.cache_probe)
+        if kept == "honoured" and self.shown.seed is not None:
+            kept = "unknown"  # its word that it applied the seed was disproved
+        request = msgspec.structs.replace(request, honoured=kept, doubt=self.shown.seed)
+        prefill = outcome.cold(done.trace, self.shown.words, self.shown.cache)
         facts = judge.Facts(request, prefill, used, self.engaged, why)
         kind, reason, evidence = (
             judge.finished(done, facts, self.plan)
             if done.outcome == "ok"
-            else judge.failed(done, body, self.server, self._log_mark)
+            else failure.of(done, body, self.server, self._log_mark)
         )
         if kind == "ok" and suspensions() > suspended:
             kind, reason = "error", "the battery itself was suspended (Ctrl-Z) during the request"

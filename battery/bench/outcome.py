@@ -110,8 +110,10 @@ def _rules(arm: Arm, health: Health) -> tuple[dict[str, Any], list[str]]:
     return rules, broken
 
 
-def cold(trace: Trace, probe: str) -> Cold:
+def cold(trace: Trace, probe: str, doubt: str | None = None) -> Cold:
     """Whether the server says that it processed every prompt token; `probe` is the window's cache probe in words.
+
+    `doubt` is what that probe showed against the server's word: then `cold` is no more than what it says.
 
     The server's own figures decide. The client's prompt length is never put in for a missing one: that
     check could not fail.
@@ -121,6 +123,8 @@ def cold(trace: Trace, probe: str) -> Cold:
     if (cached or 0) > 0 or (worked is not None and whole is not None and worked < whole):
         return Cold(value="warm", evidence=facts)
     if cached == 0 or (worked is not None and worked == whole):
+        if doubt is not None:
+            return Cold(value="unverified", evidence=f"{facts}; but {doubt}", doubt=doubt)
         return Cold(value="cold", evidence=facts)
     return Cold(value="unverified", evidence=f"the server does not say; {probe}")
 

@@ -112,7 +112,7 @@ class Conductor:
         servers = (self._server(arm, stopper) for arm in arms)
         sized = preflight.try_arms(servers, self.plan, header.seed, self.progress, stopper)
         # the header comes last: with it the campaign exists
-        disk.replace(folder / store.PROMPTS, store.pretty(sized))
+        store.replace(folder / store.PROMPTS, store.pretty(sized))
         Campaign.create(folder, header)
         return header
 

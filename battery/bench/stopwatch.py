@@ -19,6 +19,7 @@ import struct
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import IO
 
 import msgspec
@@ -64,8 +65,11 @@ class Stopwatch:
 
     def _start(self) -> subprocess.Popen[bytes]:
         """The child, in a session of its own: a Ctrl-C in the terminal is for us to hear."""
+        here = str(Path(__file__).parents[2])
+        path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "battery.bench.stopwatch"],
+            [sys.executable, "-P", "-m", "battery.bench.stopwatch"],
+            env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

@@ -26,9 +26,10 @@ LATER: tuple[tuple[str, str], ...] = (
     ("gate", "baseline_s"),
     ("limits", "reruns"),
     ("limits", "memory_limit_gb"),
+    ("", "warm_up_tokens"),
 )
-"""Keys that came after campaigns had been measured. A plan that leaves one at its default keeps the digest it had, so
-these defaults never change; whether a limit was applied is told by the receipts."""
+"""Tables and keys that came after campaigns had been measured. A plan that leaves one at its default keeps the digest
+it had, so these defaults never change; whether a limit was applied is told by the receipts."""
 
 
 class Sampler(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,6 +130,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Fresh prompts per rung and block, shared by all arms of the block."""
     sentinel: bool = True
     """One prompt that returns in every window, for determinism and drift, never for the estimate."""
+    warm_up_tokens: int = 0
+    """Tokens of an untimed request before the first cell of each rung of a window: an engine that compiles kernels for
+    new shapes does it there and not in the first seed. 0: none."""
     sampler: Sampler = Sampler()
     primary: Primary = Primary()
     margins: Margins = Margins()
@@ -141,7 +145,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         # through JSON's types once: a plan written with 20 is the plan written with 20.0
         same = msgspec.to_builtins(msgspec.convert(msgspec.to_builtins(self), Plan))
         for table, key in LATER:
-            if getattr(getattr(self, table), key) == getattr(_DEFAULTS[table], key):
+            if not table:
+                if getattr(self, key) == _TOP[key]:
+                    del same[key]
+            elif getattr(getattr(self, table), key) == getattr(_DEFAULTS[table], key):
                 del same[table][key]
         # in the order of the fields, as the plan itself would be encoded
         return strict.digest(msgspec.json.encode({**same, "why": ""}))
@@ -153,6 +160,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 _DEFAULTS: dict[str, Gate | Limits] = {"gate": Gate(), "limits": Limits()}
+_TOP: dict[str, object] = {"warm_up_tokens": 0}
 
 
 def known_plans(folder: Path) -> list[str]:
@@ -232,6 +240,10 @@ def check(plan: Plan, where: str) -> None:
             )
             for name in names
             for value in (getattr(table, name),)
+        ),
+        (
+            0 <= plan.warm_up_tokens <= sampler.max_tokens,
+            "warm_up_tokens: must be between 0 (none) and sampler.max_tokens",
         ),
         (plan.gate.wait_s >= 0, "gate.wait_s: must be 0 or more"),
         (0 <= plan.gate.baseline_s <= 600, "gate.baseline_s: must be between 0 and 600"),

@@ -2,7 +2,9 @@
 
 Raw values only; statistics come later, from receipts alone.
 
-Schema history: 1 (0.1.0) the first.
+Schema history: 1 (0.1.0) the first. A field that came later has a default that says "not kept then", and stands as
+that in older receipts: `breach`, `no_samples`, `applied`, and what Reading and Gpu tell beyond temperature, load and
+clock.
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     sampler: dict[str, Any]
     honoured: Literal["honoured", "changed", "unknown"] = "unknown"
     """Whether the sampler that the server says it applied is the one asked for."""
+    doubt: str | None = None
+    """What an untimed repeat in this window showed against the server's word on the seed; None: nothing."""
 
 
 class Text(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,6 +60,8 @@ class Cold(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     value: Literal["cold", "warm", "unverified"]
     evidence: str
+    doubt: str | None = None
+    """What untimed repeats in this window showed against the server's word on its cache; None: nothing."""
 
 
 class SwitchSeen(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -114,8 +120,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     swapped_bytes: int | None = None
 
 
-class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One look at one GPU. Null means: could not be read, and `missing` says why."""
+class Gpu(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """One look at one GPU. What is not there could not be read, and `missing` says why."""
 
     index: int
     temp_c: float | None = None
@@ -134,8 +142,13 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     missing: dict[str, str] = {}
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One look at the machine. Null means: could not be read, and `missing` says why."""
+class Reading(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """One look at the machine. What is null or not there could not be read, and `missing` says why.
+
+    Only what was read is written: a cell of two hours has 14,400 of these.
+    """
 
     at_s: float
     """Seconds after the cell's send; negative before it."""
@@ -143,6 +156,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Of the hottest of `temps`."""
     temps: dict[str, float] = {}
     """°C per sensor."""
+    fans: dict[str, float] = {}
+    """Turns a minute."""
     busy: float | None = None
     """Share of all cores in use since the look before, 0 to 1."""
     foreign: float | None = None
@@ -157,6 +172,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     rose_over_s: float | None = None
     thermal_pressure: str | None = None
     """macOS: nominal, moderate, heavy, trapping, sleeping."""
+    speed_limit: int | None = None
+    """macOS on Intel: percent of its speed that the processor is held to."""
     low_power: bool | None = None
     available_bytes: int | None = None
     freq_mhz: float | None = None

@@ -25,7 +25,8 @@ import msgspec
 
 from battery.ledger import disk, scrub, strict
 from battery.ledger.arm import Arm
-from battery.ledger.disk import PART, replace, write_once, writing
+from battery.ledger.disk import PART, write_once, writing
+from battery.ledger.disk import replace as replace
 from battery.ledger.errors import BatteryError, ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import SCHEMA, Receipt

@@ -134,11 +134,13 @@ def prefill(trace: Trace) -> float | None:
 def prompt_processed(trace: Trace) -> int | None:
     """Prompt tokens that the server says it worked through (P − cached); None when it does not say."""
     said = (trace.timings or {}).get("prompt_tokens")
-    if isinstance(said, int) and not isinstance(said, bool):
+    if isinstance(said, int) and not isinstance(said, bool) and said >= 0:
         return said
     if trace.prompt_tokens is None or trace.cached_tokens is None:
         return None
-    return trace.prompt_tokens - trace.cached_tokens
+    # more cached than there was of it: one of the two figures is wrong, and nobody can say which
+    rest = trace.prompt_tokens - trace.cached_tokens
+    return rest if rest >= 0 else None
 
 
 @metric("TPOT", "s", "lower")

@@ -17,8 +17,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from battery.analyse.findings import Findings
 from battery.analyse.speed import MAIN
-from battery.ledger.disk import replace
-from battery.ledger.store import pretty
+from battery.ledger.store import pretty, replace
 from battery.render import forest, ladder, layout, style, words
 from battery.render.style import Look
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from battery.analyse import findings as kept
 from battery.analyse.findings import Findings
-from battery.ledger.disk import replace
+from battery.ledger.store import replace
 from battery.render import gating, tables, words
 from battery.render.charts import CHARTS
 

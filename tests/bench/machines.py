@@ -45,8 +45,9 @@ class RecordedNvml:
 
     NVML_CLOCK_SM, NVML_TEMPERATURE_GPU = 1, 0
 
-    def __init__(self, name: str = "nvml-transcribed.json") -> None:
-        self.devices: list[dict[str, Any]] = json.loads((FIXTURES / name).read_text())["devices"]
+    def __init__(self, devices: list[dict[str, Any]] | None = None) -> None:
+        told = json.loads((FIXTURES / "nvml-transcribed.json").read_text())
+        self.devices: list[dict[str, Any]] = told["devices"] if devices is None else devices
         self.started = True
 
     def nvmlInit(self) -> None:
@@ -60,11 +61,15 @@ class RecordedNvml:
         return index
 
     def __getattr__(self, name: str) -> Any:
-        if not any(name in device for device in self.__dict__.get("devices", ())):
+        known = {key.partition("(")[0] for device in self.__dict__["devices"] for key in device}
+        if name not in known:
             raise AttributeError(name)
 
-        def answer(handle: int, *_: Any) -> Any:
-            said = self.devices[handle].get(name, {"error": "Function Not Found"})
+        def answer(handle: int, *args: Any) -> Any:
+            device = self.devices[handle]
+            said = device.get(name, {"error": "Function Not Found"})
+            if args:  # a recording holds one answer for each policy
+                said = device.get(f"{name}({args[0]})", said)
             if isinstance(said, dict) and "error" in said:
                 raise self.NVMLError(said["error"])
             if name == "nvmlDeviceGetFieldValues":

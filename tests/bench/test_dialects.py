@@ -112,6 +112,10 @@ GOOD: dict[str, tuple[bytes, Want]] = {
         delta(content="a\u2028b\u2029c\u0085d\x0be") + STOP + usage(5) + DONE,
         {"text": "a\u2028b\u2029c\u0085d\x0be"},
     ),
+    "a prompt of nought tokens was not counted": (
+        delta(content="a") + STOP + data({"usage": {"prompt_tokens": 0, "completion_tokens": 1}}) + DONE,
+        {"prompt": None, "total": 1},
+    ),
     "a byte order mark first": (b"\xef\xbb\xbf" + PLAIN, {"text": "ab"}),
 }  # fmt: skip
 
@@ -126,6 +130,7 @@ BAD: dict[str, tuple[bytes, str, Want]] = {
         + STOP + usage(2) + DONE,
         "choice 1 came", {"text": "a", "n": 1},
     ),
+    "failed in capitals": (delta(content="a") + ended("ERROR") + usage(1) + DONE, "finished with 'ERROR'", {}),
     "failed, then finished": (
         delta(content="a") + ended("error") + STOP + usage(1) + DONE, "finished with 'error'", {"finish": "error"},
     ),
@@ -142,6 +147,12 @@ BAD: dict[str, tuple[bytes, str, Want]] = {
     ),
     "an error by its type": (
         delta(content="a") + data({"type": "error", "message": "overloaded"}), "stream: overloaded", {"n": 1},
+    ),
+    "an error event with a document": (
+        delta(content="a") + b'event: error\ndata: {"code": 500, "message": "lost"}\n\n', "stream: lost", {"n": 1},
+    ),
+    "an error event without words": (
+        delta(content="a") + b"event: error\ndata:\n\n", "an error event without words", {"n": 1},
     ),
     "no number": (data('{"choices": [NaN]}') + DONE, "chunk 1 is no JSON", {}),
 }  # fmt: skip
@@ -258,6 +269,19 @@ def test_an_answer_in_one_piece_keeps_its_words(server: ByteServer, client: Clie
     done = client.stream("/x", {}, deadline_s=5)
     assert done.outcome == "error" and "not an event stream" in (done.reason or "")
     check(done, {"text": "hi", "reasoning": "hm", "n": 0, "prompt": 9, "finish": "stop"})
+
+
+@pytest.mark.parametrize("kind", [b"application/json", b"text/event-stream", b"text/html"])
+def test_an_error_in_place_of_a_stream_is_told(
+    server: ByteServer, client: Client, kind: bytes
+) -> None:
+    """9: with 200, and whatever the head calls it."""
+    body = b'{"error": {"message": "model is still loading", "code": 503}}'
+    head = b"200 OK\r\nContent-Type: " + kind + b"\r\nContent-Length: %d" % len(body)
+    server.script = answer(head, body)
+    done = client.stream("/x", {}, deadline_s=5)
+    assert done.outcome == "error"
+    assert done.reason == "an error instead of a stream: model is still loading"
 
 
 def test_done_ends_a_body_byte_by_byte_that_stays_open(server: ByteServer, client: Client) -> None:

@@ -79,7 +79,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def steady_plan(small_plan: Plan) -> Plan:
-    gate = msgspec.structs.replace(small_plan.gate, need_steady=True, wait_s=4.0)
+    gate = msgspec.structs.replace(small_plan.gate, need_steady=True, wait_s=8.0)
     return msgspec.structs.replace(small_plan, gate=gate, ladder=(64,))
 
 

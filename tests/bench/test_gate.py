@@ -80,6 +80,7 @@ def test_a_calm_machine_passes() -> None:
         ({"calibration_mhz": 1500.0}, "min_clock_share 0.7143 below 0.75"),
         ({"pressure": {"cpu": 0.2}}, "max_pressure 0.2 above 0.05"),
         ({"low_power": True}, "low-power mode"),
+        ({"speed_limit": 62}, "the processor is held to 62 % of its speed"),
         ({"thermal_pressure": "moderate"}, "thermal pressure is moderate"),
         (
             {"rose": {"cpu.package_throttle": 2}},
@@ -234,6 +235,7 @@ def cell(*readings: Reading) -> tuple[Reading, ...]:
         ({"thermal_pressure": "heavy"}, "thermal pressure was heavy"),
         ({"on_ac": False}, "on battery power"),
         ({"low_power": True}, "low-power mode"),
+        ({"speed_limit": 62}, "the processor is held to 62 % of its speed"),
         ({"foreign": 0.9}, "other processes used 45% of the processors, above 20%"),
         ({"steal": 0.4}, "the hypervisor took 20% of the processors, above 10%"),
     ],

@@ -93,6 +93,8 @@ def test_rules_of_the_arm_are_paths_with_values() -> None:
         (Trace(prompt_tokens=90, cached_tokens=40), "warm"),
         (Trace(prompt_tokens=90, timings={"prompt_tokens": 50}), "warm"),
         (Trace(prompt_tokens=90, cached_tokens=0, timings={"prompt_tokens": 50}), "warm"),
+        # 38: llama.cpp's prompt_n counts only what was not cached
+        (Trace(prompt_tokens=90, cached_tokens=60, timings={"prompt_tokens": 30}), "warm"),
         (Trace(prompt_tokens=90), "unverified"),
         (Trace(), "unverified"),
     ],
@@ -112,6 +114,32 @@ def test_sampler_honoured_changed_or_unknown() -> None:
     for default in ({"top_k": 40}, {"min_p": 0.05}):
         assert outcome.honoured(asked, {**asked, **default})[0] == "changed"
     assert outcome.honoured(asked, None)[0] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("came", "finish", "source", "kept"),
+    [
+        (64, "length", "usage", "honoured"),
+        (40, "stop", "usage", "honoured"),
+        (40, "length", "usage", "changed"),  # 11, 33: it stopped for a length that nobody asked for
+        (65, "length", "server", "changed"),
+        (65, "length", "estimate", "honoured"),  # a guess proves nothing
+        (None, "length", "usage", "honoured"),
+    ],
+)
+def test_what_came_is_held_against_max_tokens(
+    came: int | None, finish: str, source: Any, kept: str
+) -> None:
+    seen = Trace(completion_tokens=came, finish_reason=finish, count_source=source)
+    assert outcome.honoured({"max_tokens": 64}, {"max_tokens": 64}, seen)[0] == kept
+
+
+def test_a_doubt_makes_the_word_cold_unverified_and_warm_stays_warm() -> None:
+    told = Trace(prompt_tokens=90, cached_tokens=0)
+    said = outcome.cold(told, "", "repeats were fast")
+    assert (said.value, said.doubt) == ("unverified", "repeats were fast")
+    assert "repeats were fast" in said.evidence
+    assert outcome.cold(Trace(prompt_tokens=90, cached_tokens=9), "", "fast").value == "warm"
 
 
 @pytest.mark.parametrize(

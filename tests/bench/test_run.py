@@ -97,7 +97,7 @@ def test_each_fault_gets_its_outcome(
     # wake, coherence and the two cache probes come first; the fault meets the timed request
     options = ["--fault", fault]
     if fault.split(":")[0] not in ("armed-never-runs", "unasked-runs", "declined", "incoherent"):
-        options += ["--after", "4"]
+        options += ["--after", "5"]
     arm = fake_arm("C", *options, switches={"prompt_lookup": True})
     counts, receipts = conduct(tmp_path / "c", only(small_plan, limits=limits), arm)
     assert counts == {outcome: 1}

@@ -105,6 +105,16 @@ def test_a_huge_event_over_many_reads() -> None:  # 5
     assert datas(*(raw[i : i + 4096] for i in range(0, len(raw), 4096))) == [text]
 
 
+def test_a_huge_event_is_not_copied_once_per_read() -> None:
+    """5: 32 MB in reads of 2 KB; a parser that copies what it has at each read would move 256 GB."""
+    text = "é" * 16_000_000
+    raw = f"event: x\rdata:{text}\r\r".encode()
+    (event,) = parsed(*(raw[i : i + 2048] for i in range(0, len(raw), 2048)))
+    assert event.data == text
+    lines = 200_000
+    assert datas(b"data: x\r\n" * lines + b"\r\n") == ["\n".join("x" * lines)]
+
+
 @pytest.mark.parametrize(
     ("raw", "rest"),
     [

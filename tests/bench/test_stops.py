@@ -172,7 +172,7 @@ def tiny() -> Plan:
 
 @every_stage
 @given(drawn=presses)
-@settings(max_examples=5, deadline=None, database=None)
+@settings(max_examples=4, deadline=None, database=None)
 def test_51_52_a_press_at_any_stage_loses_nothing_and_leaves_nothing(
     engine: Arm, tiny: Plan, drawn: tuple[str, signal.Signals, int, int]
 ) -> None:
@@ -222,7 +222,7 @@ def test_a_cell_in_which_the_battery_was_suspended_is_no_measurement(
     engine: Arm, tiny: Plan, tmp_path: Path
 ) -> None:
     """Ctrl-Z: the answer piles up in the socket, and its times are those of the reading."""
-    slow = msgspec.structs.replace(engine, command=[*engine.command[:-1], "40"])
+    slow = msgspec.structs.replace(engine, command=[*engine.command[:-1], "16"])
     suspend = (
         "import os, signal, time\ninput()\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(0.1)\n"
         "os.kill(os.getppid(), signal.SIGCONT)\n"
@@ -230,7 +230,7 @@ def test_a_cell_in_which_the_battery_was_suspended_is_no_measurement(
 
     class Suspending(Progress):
         def __init__(self, child: subprocess.Popen[bytes]) -> None:
-            self.child, self.timer = child, threading.Timer(0.15, self.suspend)
+            self.child, self.timer = child, threading.Timer(0.06, self.suspend)
 
         def phase(self, cell: object, phase: str, detail: str) -> None:
             if phase == "request" and self.timer.ident is None:

@@ -37,6 +37,8 @@ def test_the_anchor_is_the_longest_rung_unless_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
+        (GOOD + "[gate]\nbaseline_s = 601\n", "gate.baseline_s: must be between 0 and 600"),
+        (GOOD + "[limits]\nreruns = 10\n", "limits.reruns: must be between 0 and 9"),
         ("ladder = [64]\nblocks = 6\nsede = 3\n", "unknown key 'sede'; did you mean 'seeds'?"),
         (
             GOOD + "[gate]\nmax_bussy = 1\n",

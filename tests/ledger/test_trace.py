@@ -72,6 +72,30 @@ def test_what_cannot_be_computed_is_null_never_zero() -> None:
     assert of("decode", together) is None
 
 
+@pytest.mark.parametrize("wait_ms", [1, 200, 90_000])
+def test_the_wait_for_the_first_token_is_in_no_rate(wait_ms: int) -> None:
+    """FIELD 23: TTFT may be anything, the gaps after it are what decode and TPOT tell."""
+    events = tuple(Event((wait_ms + gap) * MS, 1) for gap in (0, 10, 20, 30))
+    later = Trace(events=events, completion_tokens=4, count_source="server", end_ns=100_000 * MS)
+    assert of("decode", later) == pytest.approx(100) and of("tpot", later) == pytest.approx(0.01)
+    assert of("ttft", later) == wait_ms / 1e3
+
+
+@pytest.mark.parametrize("tokens", [None, 0, 1, 5])
+@pytest.mark.parametrize("events", [0, 1, 3])
+@pytest.mark.parametrize("seconds", [0, 0.0, None, -1, True, "1"])
+def test_nothing_is_divided_by_zero(tokens: int | None, events: int, seconds: object) -> None:
+    """FIELD 24, 25, 29: no tokens, no time, a server's clock at nought: null, never 0, infinite or below 0."""
+    timings = dict.fromkeys(("prompt_s", "decode_s", "steps", "proposed", "decode_tokens"), seconds)
+    at_once = Trace(
+        events=(Event(5 * MS, tokens),) * events, completion_tokens=tokens, prompt_tokens=0, cached_tokens=0,
+        count_source="server", timings=timings, end_ns=None,
+    )  # fmt: skip
+    for name, metric in METRICS.items():
+        value = metric.of(at_once)
+        assert value is None or (name == "ttft" and value == 0.005), name
+
+
 def test_a_guessed_token_count_gives_no_rate() -> None:
     guessed = Trace(
         events=(Event(5 * MS, None), Event(9 * MS, None)),
@@ -94,6 +118,8 @@ def test_prompt_processed_never_takes_the_clients_own_length() -> None:
     assert prompt_processed(Trace(prompt_tokens=50)) is None
     assert prompt_processed(Trace(prompt_tokens=50, cached_tokens=20)) == 30
     assert prompt_processed(Trace(prompt_tokens=50, timings={"prompt_tokens": 41})) == 41
+    assert prompt_processed(Trace(prompt_tokens=50, cached_tokens=51)) is None
+    assert prompt_processed(Trace(timings={"prompt_tokens": -1})) is None
 
 
 def test_every_metric_has_a_formula_and_a_unit() -> None:

@@ -71,6 +71,17 @@ def _add(found: dict[str, float], name: str, value: float) -> None:
     found[free] = value
 
 
+def fans(root: Path) -> Told[dict[str, float]]:
+    """Turns a minute per fan, named by driver and label; a fan that stands still tells 0."""
+    found: dict[str, float] = {}
+    for path in sorted(root.glob("sys/class/hwmon/hwmon*/fan*_input")):
+        turns, stem = _whole(_read(path)), path.name.removesuffix("_input")
+        label = _read(path.with_name(f"{stem}_label")) or stem
+        if turns is not None and turns >= 0:
+            _add(found, f"{_read(path.with_name('name')) or path.parent.name}/{label}", turns)
+    return (found, None) if found else (None, "no hwmon fan")
+
+
 def throttle_counts(root: Path) -> Told[dict[str, int]]:
     """How often cores and packages were throttled for heat since the system started (Intel only)."""
     found: dict[str, int] = {}

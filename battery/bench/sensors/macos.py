@@ -66,7 +66,7 @@ def speed_limit(text: str) -> Told[int]:
 
 
 def macmon(line: str) -> Told[dict[str, Any]]:
-    """Temperatures, powers and clocks of one line of `macmon pipe`."""
+    """Temperatures, fans, power and clocks of one line of `macmon pipe`."""
     try:
         told = json.loads(line)
     except ValueError:
@@ -81,8 +81,15 @@ def macmon(line: str) -> Told[dict[str, Any]]:
         # it averages the sensors that answered: 0 means that none did
         if (value := plausible(_number(temp.get(f"{name}_temp_avg")))) is not None and value != 0
     }
+    turning = told.get("fans")
+    fans = {
+        f"macmon/{fan['name']}": rpm
+        for fan in (turning if isinstance(turning, list) else ())
+        if isinstance(fan, dict) and "name" in fan and (rpm := _number(fan.get("rpm"))) is not None
+    }
     found: dict[str, Any] = {
         "temps": temps,
+        "fans": fans,
         # a pair of clock and share until 0.7, names of their own since
         "freq_mhz": _clock(told, "pcpu"),
         "gpu_clock_mhz": _clock(told, "gpu"),
@@ -107,7 +114,16 @@ def _clock(told: dict[str, Any], part: str) -> float | None:
 
 
 def thermal_pressure() -> Told[str]:
-    """The thermal pressure now, straight from the notification centre: no process is started for it."""
+    """The thermal pressure now, straight from the notification centre; by `notifyutil` where that does not answer."""
+    level, why = _notified()
+    if level is not None:
+        return level, None
+    text, no_tool = ask("notifyutil", "-g", PRESSURE)
+    return (None, f"{why}; {no_tool}") if text is None else notifyutil(text)
+
+
+def _notified() -> Told[str]:
+    """The level as the notification centre holds it: no process is started for it."""
     try:
         system = ctypes.CDLL("/usr/lib/libSystem.dylib")
         token, level = ctypes.c_int(), ctypes.c_uint64()

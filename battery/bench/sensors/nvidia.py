@@ -224,7 +224,9 @@ def _pids_unknown(tree: Iterable[int] | None, container: bool | None) -> str | N
     """Why pids of NVML cannot be held against our own; None when they can."""
     if tree is None:
         return "no server runs yet, so no process can be told from a foreign one"
-    if container is not False:
+    if container is None:
+        return "whether pids here are those of the host cannot be told, so neither can foreign processes"
+    if container:
         return "in a container NVML tells pids of the host, so foreign processes cannot be told"
     return None
 

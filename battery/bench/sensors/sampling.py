@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from battery.ledger.receipt import Reading
 
 EVERY_S = 0.5
-_START_S, _END_S = 5.0, 5.0
-"""How long the process may take to begin (the first time it still imports) and to hand its samples over."""
+_START_S, _END_S = 30.0, 10.0
+"""How long the process may take to begin (it may still be opening NVML, seconds on a board that slept) and to hand its
+samples over."""
 
 
 class Silent(Exception):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,14 @@ TELLING_S = 0.1
 """Ten ticks: over less than this a share of processor time says nothing."""
 MACOS_PAUSE_S = 10.0
 """Mains and low-power mode are asked of a tool on macOS, which starts a process each time: seldom inside a cell."""
+
+
+_ASKED: tuple[tuple[str, tuple[str, ...], Callable[[str], Told[Any]]], ...] = (
+    ("on_ac", ("pmset", "-g", "batt"), macos.mains),
+    ("low_power", ("pmset", "-g"), macos.low_power),
+    ("speed_limit", ("pmset", "-g", "therm"), macos.speed_limit),
+)
+"""What pmset is asked on macOS."""
 
 
 class Watch:
@@ -65,8 +74,9 @@ class Watch:
             **self._shares(tree, span),
             **self._slow_ones(now),
             "temps": self._temperatures(soc, no_soc),
-            "freq_mhz": self._clocks("mean"),
-            "base_mhz": self._clocks("base"),
+            "fans": linux.fans(self.root) if self.linux else ((soc or {}).get("fans"), no_soc),
+            "freq_mhz": self._clocks("mean", soc),
+            "base_mhz": self._clocks("base", None),
             "thermal_pressure": macos.thermal_pressure() if self.macmon else only("macOS"),
             "rss_bytes": _resident(tree),
         }
@@ -85,6 +95,7 @@ class Watch:
             **value,
             "temp_c": max(temps.values()) if temps else None,
             "temps": temps or {},
+            "fans": value["fans"] or {},
             "available_bytes": psutil.virtual_memory().available,
             "counters": counters,
             "gpus": gpus,
@@ -155,8 +166,8 @@ class Watch:
         found["pressure"] = ({}, no_psi or "no reading before")
         if span < TELLING_S:
             reason = f"less than {TELLING_S} s after the look before"
-            found["pressure"] = ({}, reason)
-            return {**found, **{k: (None, reason) for k in ("busy", "steal", "foreign")}}
+            found["pressure"] = ({}, no_psi or reason)
+            return {**found, **{k: (None, why or reason) for k in ("busy", "steal", "foreign")}}
         if psi and waited:
             shares = {
                 key[4:-3]: round(min(1.0, max(0, value - waited[key]) / 1e6 / span), 4)
@@ -207,8 +218,10 @@ class Watch:
         text, why = macos.ask("vm_stat")
         return (None, why) if text is None else macos.swapped_in(text)
 
-    def _clocks(self, which: str) -> Told[float]:
+    def _clocks(self, which: str, soc: dict[str, Any] | None) -> Told[float]:
         """One of the processor's clocks in MHz."""
+        if soc and "freq_mhz" in soc:
+            return soc["freq_mhz"], None
         if not self.linux:
             return only("Linux")
         told, why = linux.clocks(self.root)
@@ -217,17 +230,18 @@ class Watch:
         return told.get(which), None if which in told else "no base_frequency"
 
     def _slow_ones(self, now: float) -> dict[str, Told[Any]]:
-        """Mains and low-power mode."""
+        """Mains, low-power mode and speed limit."""
         if self.linux:
-            return {"on_ac": linux.on_mains(self.root), "low_power": linux.low_power(self.root)}
+            return {
+                "on_ac": linux.on_mains(self.root),
+                "low_power": linux.low_power(self.root),
+                "speed_limit": only("macOS"),
+            }
         if self.macmon is None:
-            return {"on_ac": only("Linux and macOS"), "low_power": only("Linux and macOS")}
+            return dict.fromkeys(("on_ac", "low_power", "speed_limit"), only("Linux and macOS"))
         if self._slow is None or now - self._slow[0] > MACOS_PAUSE_S:
             found: dict[str, Told[Any]] = {}
-            for key, words, parse in (
-                ("on_ac", ("pmset", "-g", "batt"), macos.mains),
-                ("low_power", ("pmset", "-g"), macos.low_power),
-            ):
+            for key, words, parse in _ASKED:
                 text, why = macos.ask(*words)
                 found[key] = (None, why) if text is None else parse(text)
             self._slow = (now, found)

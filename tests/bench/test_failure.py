@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from growing import own_group
 
-from battery.bench import judge
+from battery.bench import failure
 from battery.bench.client import Completion
 from battery.bench.memory import cgroup
 from battery.bench.run import Conductor
@@ -57,7 +57,7 @@ def failed(reason: str, text: str = "", body: str | None = None) -> Completion:
 def test_only_the_servers_own_words_are_evidence(
     done: Completion, log: str, where: str | None
 ) -> None:
-    found = judge.out_of_memory(done, BODY, log)
+    found = failure.out_of_memory(done, BODY, log)
     assert (found.where if found else None) == where
 
 
@@ -66,8 +66,8 @@ def test_phases_name_the_step_behind_the_first_token() -> None:
         trace = Trace(events=tuple(Event(at, 1) for at in range(events)))
         return Completion(outcome="error", reason="", phase="decode", trace=trace)
 
-    assert [judge.phase(came(events)) for events in (1, 2)] == ["first decode", "decode"]
-    assert judge.phase(Completion(outcome="error", reason="", phase="prefill")) == "prefill"
+    assert [failure.phase(came(events)) for events in (1, 2)] == ["first decode", "decode"]
+    assert failure.phase(Completion(outcome="error", reason="", phase="prefill")) == "prefill"
 
 
 def test_an_engine_behind_a_shell_that_the_kernel_kills_is_oom(
