@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Iterator, Set
 from pathlib import Path
 from types import SimpleNamespace
@@ -180,6 +181,26 @@ def test_the_best_source_with_a_value_is_used_and_all_are_told() -> None:
     assert told.sources["lower"].reason == "not here"
     nothing = peaks_of("no such call", lower)
     assert (nothing.peak, nothing.source) == (None, None)
+
+
+def test_what_has_no_mark_of_its_own_is_looked_at_more_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = {"nvml": 0, "other": 0}
+    seldom, enough = Fixed("other", Value(3)), threading.Event()
+    gpu = nvml.PerProcess(Driver([{7: 100}], [0]))
+
+    def look(name: str) -> None:
+        looks[name] += 1
+        if looks["other"] >= 2:
+            enough.set()
+
+    monkeypatch.setattr(seldom, "look", lambda: look("other"))
+    monkeypatch.setattr(gpu, "look", lambda: look("nvml"))
+    counter = memory.EngineCounter(lambda: None)
+    with memory.Peaks(counter, lambda: {7}, every=[counter, gpu, seldom]):
+        assert enough.wait(30)
+    assert looks["nvml"] >= 4 * looks["other"]
 
 
 def test_every_source_is_in_the_list_once_and_best_first() -> None:

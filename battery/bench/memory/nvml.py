@@ -73,6 +73,11 @@ class _Nvml:
         self._most: int | None = None
         self._reason: str | None = self._absent
 
+    @property
+    def there(self) -> bool:
+        """Whether NVML answers at all."""
+        return self._nvml is not None
+
     def reset(self, pids: Set[int]) -> str | None:
         """Begin with the present figure; it needs no counter."""
         self._pids, self._most, self._reason = frozenset(pids), None, self._absent
