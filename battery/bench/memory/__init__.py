@@ -23,7 +23,7 @@ from battery.ledger.receipt import How, Memory, PeakSource
 LOOK_S = 0.5
 """Between two looks at what only has to be remembered in case the server dies."""
 OFTEN = 5
-"""So many times as often, a source is looked at that has no mark of its own and is the best there is: NVML, at 10 Hz."""
+"""So many times as often looks a source that has no mark of its own and is the best there is: NVML, at 10 Hz."""
 
 
 class EngineCounter:
