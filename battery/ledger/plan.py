@@ -232,19 +232,14 @@ def check(plan: Plan, where: str) -> None:
         ),
         (0 <= plan.limits.failed_share <= 1, "limits.failed_share: must be between 0 and 1"),
         *(
-            (getattr(table, name) > 0, f"{room}.{name}: must be above 0")
+            (value is None or value > 0, f"{room}.{name}: must be above 0")
             for room, table, names in (
                 ("margins", plan.margins, ("decode", "prefill", "ttft", "peak_memory")),
                 ("limits", plan.limits, ("launch_s", "request_s", "stop_s")),
+                ("limits", plan.limits, ("memory_cap_gb", "memory_limit_gb")),
             )
             for name in names
-        ),
-        *(
-            (value is None or value > 0, f"limits.{name}: must be above 0, or left out")
-            for name, value in (
-                ("memory_cap_gb", plan.limits.memory_cap_gb),
-                ("memory_limit_gb", plan.limits.memory_limit_gb),
-            )
+            for value in (getattr(table, name),)
         ),
         (
             0 <= plan.warm_up_tokens <= sampler.max_tokens,

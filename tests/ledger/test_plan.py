@@ -50,6 +50,7 @@ def test_the_anchor_is_the_longest_rung_unless_named(tmp_path: Path) -> None:
         (GOOD + "[sampler]\nmin_tokens = 99\n", "sampler.min_tokens"),
         (GOOD + "[margins]\ndecode = -2\n", "margins.decode: must be above 0"),
         (GOOD + "[limits]\nrequest_s = 0\n", "limits.request_s: must be above 0"),
+        (GOOD + "[limits]\nmemory_limit_gb = 0\n", "limits.memory_limit_gb: must be above 0"),
         ("seeds = 100\n" + GOOD, "seeds: must be between 1 and 99"),
         (GOOD + "[primary]\nrung = 65\n", "65 is not on the ladder"),
         (GOOD + "[sampler]\ntemperature = -1\n", "sampler.temperature"),
