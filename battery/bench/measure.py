@@ -39,6 +39,7 @@ QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("What is the opposite of hot? Answer in one short sentence.", ("cold", "cool")),
 )
 NOT_TRIED = Memory(peak=None, source=None)
+SUSPENDED = "the battery itself was suspended (Ctrl-Z) during the request"
 NOT_SENT = Cold(value="unverified", evidence="no request was timed")
 
 
@@ -291,7 +292,6 @@ class Measuring:
         self, body: dict[str, Any], request: Request, clearance: Clearance, started: str
     ) -> Measured:
         """The timed request with everything read around it."""
-        pid = self.server.pid
         peaks = memory.Peaks(
             memory.EngineCounter(self._reset), self.server.members, self.server.limit, self.server.gpu_before
         )  # fmt: skip
@@ -299,7 +299,7 @@ class Measuring:
         self._mark()
         before, suspended = self._health(), suspensions()
         self.progress("request", "")
-        with self.sampler.during(pid) as taken, peaks:
+        with self.sampler.during(self.server.pid) as taken, peaks:
             done = self._stream(body)
         after = self._health()
         samples = taken.readings(done.sent_ns or time.perf_counter_ns())
@@ -316,8 +316,9 @@ class Measuring:
             if done.outcome == "ok"
             else failure.of(done, body, self.server, self._log_mark)
         )
-        if kind == "ok" and suspensions() > suspended:
-            kind, reason = "error", "the battery itself was suspended (Ctrl-Z) during the request"
+        held = (SUSPENDED,) if suspensions() > suspended else ()
+        if kind == "ok" and held:
+            kind, reason = "error", SUSPENDED
         if kind == "oom" and done.outcome != "ok":
             used = msgspec.structs.replace(used, lower_bound=True)
         return Measured(
@@ -334,7 +335,7 @@ class Measuring:
             samples=samples,
             no_samples=taken.why,
             # running out of memory is a result: it swaps first, and is never tried again
-            breach=() if kind == "oom" else breach.judge(samples, self.plan.gate),
+            breach=() if kind == "oom" else (*breach.judge(samples, self.plan.gate), *held),
             started=started,
             ended=utc_now(),
         )

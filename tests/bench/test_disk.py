@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,6 @@ import psutil
 import pytest
 from stopped import command, complete, nothing_left
 
-from battery.bench import sensors
 from battery.bench.lock import MachineLock
 from battery.bench.progress import Interrupted, Progress
 from battery.bench.run import Conductor
@@ -52,9 +52,7 @@ class Heard(Progress):
 
 @pytest.fixture
 def plan(small_plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Plan:
-    monkeypatch.setattr(
-        sensors, "glance", lambda pid=None: sensors.read(sensors.CpuShare(), 0.0, pid)
-    )
+    monkeypatch.setattr(import_module("battery.bench.sensors.glance"), "GLANCE_S", 0.02)
     return msgspec.structs.replace(small_plan, sentinel=False)
 
 

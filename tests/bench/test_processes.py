@@ -270,6 +270,7 @@ def test_trimming_keeps_places_and_what_comes_next(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w+b") as log:
         log.write(b"x" * (3 << 20) + b"the end")
         log.flush()
+        os.fsync(log.fileno())  # blocks are counted once they are given out
         size = os.fstat(log.fileno()).st_size
         leash.trim(log.fileno(), 8 << 20)
         assert os.fstat(log.fileno()).st_blocks * 512 >= 3 << 20, "it was below its cap"
@@ -293,4 +294,5 @@ def test_a_server_leaves_no_descriptor_and_no_temporary_file(fake_arm: Make) -> 
             pass
     with contextlib.suppress(LaunchError):
         server(Arm(name="X", backend="command", model="m", command=["/no", "{port}"])).__enter__()
-    assert held() == before
+    now = held()
+    assert now[0] <= before[0] and now[1] == before[1]
