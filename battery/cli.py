@@ -308,7 +308,10 @@ def look(
         float, typer.Option(min=0.001, max=86_400, help="Seconds for the request")
     ] = 600.0,
 ) -> None:
-    """Send one streamed request to any OpenAI-compatible server and show that single cell. Exit 0 only if it is ok."""
+    """Send one streamed request to any OpenAI-compatible server and show that single cell.
+
+    Exit 0: it is ok · 4: it is not, and the reason is told · 6: nobody took the request · 2: the URL is none.
+    """
     from battery.bench import probe
 
     key = probe.key_of(api_key_env)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from battery.bench import outcome
+from battery.bench import outcome, probe
 from battery.bench.backends import load_backend
 from battery.bench.client import Client
 from battery.bench.launch import Server
@@ -59,6 +59,24 @@ def test_an_arm_of_this_repository_is_engaged_on_a_tiny_model(name: str) -> None
         key: body()[key] for key in ("temperature", "top_p", "seed", "max_tokens", "min_tokens")
     }
     assert outcome.honoured(asked, trace.sampler)[0] == "honoured"
+
+
+def test_the_probe_reads_a_running_switchboard() -> None:
+    pytest.importorskip("mlx.core", reason="switchboard needs the extra mlx")
+    arm = Arm(name="A", backend="switchboard", model="synthetic:tiny-llama")
+    with Server(arm, load_backend("switchboard"), None, 60, 10) as server:
+        seen = [probe.look(f"{server.url}/v1", max_tokens=6, prompt="one two") for _ in range(4)]
+        clamped = probe.look(f"{server.url}/v1", max_tokens=10_000_000)
+    # a model of random weights may draw the end of the text first, and then there is no answer
+    spoke = [one for one in seen if one.text]
+    assert len(spoke) > 1
+    for one in spoke:
+        assert (one.outcome, one.cold, one.exit_code) == ("ok", "cold", 0), one.reason
+        assert one.token_count_source == "server" and one.usage.cached_tokens == 0
+        assert one.evidence["model"] == "synthetic:tiny-llama"
+        assert (one.usage.completion_tokens or 0) <= 6 and one.metrics.ttft_s
+    assert (clamped.outcome, clamped.exit_code) == ("error", 4)  # no more than its context holds
+    assert "max_tokens: asked 10000000, " in (clamped.reason or "")
 
 
 def test_a_kill_switch_in_the_environment_makes_the_arm_disengaged() -> None:

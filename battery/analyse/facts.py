@@ -160,7 +160,9 @@ def _memory(receipt: Receipt) -> str:
     if used is None:
         return "none"
     how = receipt.memory.sources.get(used)
-    return f"{used} ({how.how})" if how else used
+    if how is None:
+        return used
+    return f"{used} ({how.how}{', with file cache' if how.includes_file_cache else ''})"
 
 
 def differences(receipts: Sequence[Receipt], header: Header) -> tuple[Difference, ...]:

@@ -47,4 +47,5 @@ def finished(done: Completion, facts: Facts, plan: Plan) -> Judged:
     if tokens is not None and tokens < least:
         reason = f"{tokens} of at least {least} tokens came ({trace.finish_reason})"
         return "short", reason, evidence
-    return "ok", None, {}
+    # what a reader of the figures must know, though it is no failure
+    return "ok", None, {key: evidence[key] for key in ("notes",) if key in evidence}

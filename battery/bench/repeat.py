@@ -69,10 +69,12 @@ def look(ask: Ask, seed: int, words: int, sampled: bool) -> Shown:
         f"cache probe: the same prompt took {seconds[0]:.3f} s and then {seconds[1]:.3f} s to its first token,"
         f" the server said cached {first.trace.cached_tokens} and {second.trace.cached_tokens}"
     )
-    cache = None
-    if outcome.cold(second.trace, "").value == "cold" and collapsed(seconds[1:], seconds[:1]):
+    cache, whole = None, outcome.cold(second.trace, "").value
+    if whole == "cold" and collapsed(seconds[1:], seconds[:1]):
         cache = _confirmed(ask, seed, words)
-    return Shown(words=told, cache=cache, seed=_other_text(first, second) if sampled else None)
+    # a repeat out of the cache is computed otherwise, and rounding alone may then turn a draw
+    drawn = sampled and whole != "warm"
+    return Shown(words=told, cache=cache, seed=_other_text(first, second) if drawn else None)
 
 
 def collapsed(again: list[float], new: list[float]) -> bool:

@@ -244,20 +244,31 @@ class Lane:
     def exchange(
         self, method: str, path: str, payload: bytes | None, limit_s: float
     ) -> tuple[int, bytes]:
-        """(status, body) of one small request; Unreachable where there is none."""
+        """(status, body) of one small request, which may be asked twice; Unreachable where there is none."""
         self.wire.begin(limit_s)
+        kept = self.open
         try:
-            response = self._pool.handle_request(self._request(method, path, payload))
             try:
-                return response.status, response.read()
-            finally:
-                response.close()
+                return self._whole(method, path, payload)
+            except (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError):
+                # a server may close a kept connection at the very moment (llama.cpp does after each stream)
+                if not kept:
+                    raise
+                return self._whole(method, path, payload)
         except (httpcore.TimeoutException, TimeoutError) as slow:
             raise Unreachable(
                 f"{method} {self._url}{path}: no whole answer in {limit_s:g} s"
             ) from slow
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as broken:
             raise Unreachable(f"{method} {self._url}{path}: {_words(broken)}") from broken
+
+    def _whole(self, method: str, path: str, payload: bytes | None) -> tuple[int, bytes]:
+        """One request and all of its answer."""
+        response = self._pool.handle_request(self._request(method, path, payload))
+        try:
+            return response.status, response.read()
+        finally:
+            response.close()
 
     def warm(self, path: str | None, limit_s: float) -> Literal["kept", "opened ahead"]:
         """Leave an open connection behind, best the one that just carried a small request (None: send none)."""

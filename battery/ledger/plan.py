@@ -203,8 +203,15 @@ def _read(path: Path, name: str) -> Plan:
 
 def check(plan: Plan, where: str) -> None:
     """PlanError for the first value of `plan` that cannot be measured or judged."""
+    for holds, complaint in (*_asked(plan), *_bounded(plan)):
+        if not holds:
+            raise PlanError(f"{where}: {complaint}")
+
+
+def _asked(plan: Plan) -> list[tuple[bool, str]]:
+    """What must hold of what is measured: (whether it does, what to do where not)."""
     sampler, ladder = plan.sampler, plan.ladder
-    rules = [
+    return [
         (
             bool(ladder) and all(rung >= 32 for rung in ladder),
             "ladder: give context lengths of at least 32 tokens",
@@ -230,30 +237,28 @@ def check(plan: Plan, where: str) -> None:
             plan.primary.rung in (0, *ladder),
             f"primary.rung: {plan.primary.rung} is not on the ladder",
         ),
-        (0 <= plan.limits.failed_share <= 1, "limits.failed_share: must be between 0 and 1"),
-        *(
-            (getattr(table, name) > 0, f"{room}.{name}: must be above 0")
-            for room, table, names in (
-                ("margins", plan.margins, ("decode", "prefill", "ttft", "peak_memory")),
-                ("limits", plan.limits, ("launch_s", "request_s", "stop_s")),
-            )
-            for name in names
-        ),
-        *(
-            (value is None or value > 0, f"limits.{name}: must be above 0, or left out")
-            for name, value in (
-                ("memory_cap_gb", plan.limits.memory_cap_gb),
-                ("memory_limit_gb", plan.limits.memory_limit_gb),
-            )
-        ),
         (
             0 <= plan.warm_up_tokens <= sampler.max_tokens,
             "warm_up_tokens: must be between 0 (none) and sampler.max_tokens",
+        ),
+    ]
+
+
+def _bounded(plan: Plan) -> list[tuple[bool, str]]:
+    """What must hold of margins, gates and limits."""
+    return [
+        (0 <= plan.limits.failed_share <= 1, "limits.failed_share: must be between 0 and 1"),
+        *(
+            (value is None or value > 0, f"{room}.{name}: must be above 0")
+            for room, table, names in (
+                ("margins", plan.margins, ("decode", "prefill", "ttft", "peak_memory")),
+                ("limits", plan.limits, ("launch_s", "request_s", "stop_s")),
+                ("limits", plan.limits, ("memory_cap_gb", "memory_limit_gb")),
+            )
+            for name in names
+            for value in (getattr(table, name),)
         ),
         (plan.gate.wait_s >= 0, "gate.wait_s: must be 0 or more"),
         (0 <= plan.gate.baseline_s <= 600, "gate.baseline_s: must be between 0 and 600"),
         (0 <= plan.limits.reruns <= 9, "limits.reruns: must be between 0 and 9"),
     ]
-    for holds, complaint in rules:
-        if not holds:
-            raise PlanError(f"{where}: {complaint}")

@@ -82,6 +82,9 @@ def _told(metric: str) -> Callable[[Findings], str]:
                     if level and level.value is not None
                     else (level.why if level else "no value")
                 )
+                bound = findings.outcome(arm.arm.name, rung).peak_over
+                if metric == "peak_memory" and bound:
+                    value += f", more than {bound / scale:,.4g}"
                 points.append(f"{value} at {rung:,}")
             parts.append(f"Arm {arm.arm.name}: {'; '.join(points)}.")
         title = findings.measure(metric).title
@@ -132,13 +135,20 @@ def ttft(findings: Findings) -> Figure:
 
 @chart(_told("peak_memory"))
 def peak_memory(findings: Findings) -> Figure:
-    """Peak memory of the server against context length; lower is better."""
+    """Peak memory of the server against context length; lower is better.
+
+    A hollow triangle is a lower bound: the server ran out of memory there and would have needed more. It is read from
+    what outlived the server, which may count more than the engine does.
+    """
     return _single(findings, "peak_memory", "Peak memory")
 
 
 @chart(_told_grid)
 def summary(findings: Findings) -> Figure:
-    """Decode, prefill, time to first token and peak memory against context length, one line per arm."""
+    """Decode, prefill, time to first token and peak memory against context length, one line per arm.
+
+    A hollow triangle: out of memory, more than this.
+    """
     gone = ladder.missing(findings, MAIN)
     rows = len({one.place for one in gone})
     legend = layout.legend_rows(findings)

@@ -89,6 +89,8 @@ def panel(axes: Axes, findings: Findings, metric: str, log: bool = False) -> boo
     for place, arm in enumerate(findings.arms):
         levels = [findings.level(arm.arm.name, metric, rung) for rung in findings.plan.ladder]
         drawn += _line(axes, levels, Look(place), dodge(size, place), 0.4 * step(size), scale)
+        if metric == "peak_memory":
+            drawn += _bounds(axes, findings, arm.arm.name, Look(place), dodge(size, place), scale)
     if not drawn:
         axes.set_yticks([])
         axes.grid(False)
@@ -109,6 +111,22 @@ def panel(axes: Axes, findings: Findings, metric: str, log: bool = False) -> boo
             color=Look(place).colour, transform=axes.get_xaxis_transform(), clip_on=False, zorder=5,
         )  # fmt: skip
     return True
+
+
+def _bounds(
+    axes: Axes, findings: Findings, arm: str, look: Look, shift: float, scale: float
+) -> list[float]:
+    """Where an arm ran out of memory: a hollow triangle at what it had by then, since it needed more."""
+    told = [findings.outcome(arm, rung).peak_over for rung in findings.plan.ladder]
+    xs = [at + shift for at, bound in enumerate(told) if bound]
+    ys = [bound / scale for bound in told if bound]
+    if not ys:
+        return []
+    axes.plot(
+        xs, ys, linestyle="none", marker="^", markersize=8, markerfacecolor="none", markeredgewidth=1.6,
+        markeredgecolor=look.colour, zorder=4,
+    )  # fmt: skip
+    return ys
 
 
 def _line(

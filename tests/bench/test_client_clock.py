@@ -229,6 +229,20 @@ def test_json_beside_a_stream(server: ByteServer, client: Client) -> None:
     assert (done.outcome, done.phase) == ("timeout", "connect")
 
 
+def test_a_kept_connection_that_closes_under_a_small_request_is_opened_again(
+    server: ByteServer, client: Client
+) -> None:
+    """llama.cpp closes after a stream without a word, and the next GET may already be on its way."""
+    assert client.get_json("/health") == (200, {})
+    for before in (1, 2):
+        assert server.connections == before
+        server.hang_ups = 1  # the connection is up until the request has come, and then it is not
+        assert client.get_json("/health") == (200, {})
+    server.hang_ups = 2
+    with pytest.raises(Unreachable, match="disconnected"):
+        client.get_json("/health")
+
+
 def test_nobody_at_home() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         url = f"http://127.0.0.1:{gone.getsockname()[1]}"

@@ -257,6 +257,17 @@ def test_an_encoded_body_is_refused_in_clear_words(
     assert b"Accept-Encoding: identity" in server.asked[-1]
 
 
+def test_odd_framing_of_http(server: ByteServer, client: Client) -> None:
+    """Chunk extensions, trailers, several events in one chunk, one event over several, line feeds only in the head."""
+    one, two = PLAIN[:31], PLAIN[31:]
+    head = b"HTTP/1.1 200 OK\nCONTENT-TYPE:text/event-stream\nTRANSFER-ENCODING: Chunked\n\n"
+    body = b"%x;name=value\r\n%s\r\n%X\r\n%s\r\n0\r\nX-Trailer: 1\r\n\r\n"
+    server.script = [head + body % (len(one), one, len(two), two)]
+    for _ in range(2):  # and the connection is kept in good order
+        done = client.stream("/x", {}, deadline_s=5)
+        assert (done.outcome, done.text) == ("ok", "ab"), done.reason
+
+
 def test_an_answer_in_one_piece_keeps_its_words(server: ByteServer, client: Client) -> None:
     """A server that does not stream: its text and usage are told, and no time is made up."""
     whole = {

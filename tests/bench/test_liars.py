@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from test_run import conduct, only
 
@@ -122,6 +123,20 @@ def test_the_rule_by_hand() -> None:
     assert repeat.look(slow_start, 1, 48, True).cache is None and slow_start.asked == 11
     tiny = Scripted(lambda known, _: 0.001 if known else 0.004)
     assert repeat.look(tiny, 1, 48, True).cache is None
+
+
+def test_a_repeat_out_of_the_cache_proves_nothing_about_the_seed() -> None:
+    class Other(Scripted):
+        """Writes another text each time."""
+
+        def __call__(self, messages: Messages) -> Completion:
+            return msgspec.structs.replace(super().__call__(messages), text=f"text {self.asked}")
+
+    assert "'text 1' and then 'text 2'" in (
+        repeat.look(Other(lambda *_: 0.1), 1, 48, True).seed or ""
+    )
+    assert repeat.look(Other(lambda *_: 0.1), 1, 48, False).seed is None  # greedy: no draw
+    assert repeat.look(Other(lambda *_: 0.1, cached=60), 1, 48, True).seed is None
 
 
 def test_a_server_that_compiles_for_each_new_length_is_not_accused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Iterator, Set
 from pathlib import Path
 from types import SimpleNamespace
@@ -182,6 +183,26 @@ def test_the_best_source_with_a_value_is_used_and_all_are_told() -> None:
     assert (nothing.peak, nothing.source) == (None, None)
 
 
+def test_what_has_no_mark_of_its_own_is_looked_at_more_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = {"nvml": 0, "other": 0}
+    seldom, enough = Fixed("other", Value(3)), threading.Event()
+    gpu = nvml.PerProcess(Driver([{7: 100}], [0]))
+
+    def look(name: str) -> None:
+        looks[name] += 1
+        if looks["other"] >= 2:
+            enough.set()
+
+    monkeypatch.setattr(seldom, "look", lambda: look("other"))
+    monkeypatch.setattr(gpu, "look", lambda: look("nvml"))
+    counter = memory.EngineCounter(lambda: None)
+    with memory.Peaks(counter, lambda: {7}, every=[counter, gpu, seldom]):
+        assert enough.wait(30)
+    assert looks["nvml"] >= 4 * looks["other"]
+
+
 def test_every_source_is_in_the_list_once_and_best_first() -> None:
     names = [source.name for source in memory.sources(memory.EngineCounter(lambda: None))]
     assert names == [
@@ -277,6 +298,15 @@ def test_the_devices_rise_is_a_labelled_fallback_and_noise_is_none() -> None:
     value = source.read()
     assert value.bytes == 2_500_000_000 and "nobody else" in (value.note or "")
     assert nvml.PerDevice(None, driver).read().bytes is None
+
+
+def test_a_device_that_is_not_ours_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Driver([{}, {}], [1_000_000_000, 1_000_000_000])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    source = nvml.PerDevice(nvml.used(driver), driver)
+    source.reset({7})
+    driver.used = [70_000_000_000, 3_000_000_000]
+    assert source.read().bytes == 2_000_000_000
 
 
 def test_without_nvml_the_reason_is_told() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from battery.ledger.errors import LaunchError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign
-from battery.render.charts import render_charts
+from battery.render.charts import CHARTS, render_charts
 from battery.render.report import markdown
 
 Make = Callable[..., Arm]
@@ -110,18 +111,24 @@ def test_a_ladder_that_crosses_a_limit_ends_in_oom_and_the_campaign_goes_on(
     settled = [e for e in Campaign(folder).journal() if e["event"] == "settled"]
     assert len(settled) == 2 and all(e["settled"] for e in settled)
     assert no_group_is_left()
-    _report_marks_it(folder, tmp_path / "charts")
+    _report_marks_it(folder, tmp_path / "charts", limit_kind)
 
 
-def _report_marks_it(folder: Path, charts: Path) -> None:
+def _report_marks_it(folder: Path, charts: Path, limit_kind: str) -> None:
     """The strip of the chart and the table of the report say oom, with the lower bound."""
     findings = analyse(folder)
     render_charts(findings, charts)
     drawn = (charts / "peak_memory.svg").read_text()
     assert drawn.count("✕ oom 2/2") == 2
+    told = CHARTS["peak_memory"].alt(findings)
+    assert re.search(r"Arm C: [\d.]+ at 64; oom 2, more than 0\.\d+ at 128; oom 2 at 192", told), (
+        told
+    )
     text = markdown(findings)
     row = next(line for line in text.splitlines() if line.startswith("| C | 128 |"))
     assert "0 of 2" in row and "oom 2" in row and "> 0." in row
+    source = "cgroup" if limit_kind == "cgroup" else "VmHWM"
+    assert f"{source} (true peak, with file cache)" in text
 
 
 @pytest.mark.parametrize("limit_kind", ["cgroup", "rlimit"], indirect=True)

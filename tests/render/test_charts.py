@@ -105,6 +105,18 @@ def test_a_missing_point_is_marked_and_breaks_its_line(worlds: dict[str, Finding
     assert words == ["✕ oom\n2/2"] * 4
 
 
+def test_out_of_memory_is_drawn_as_a_lower_bound_of_the_peak_only(
+    worlds: dict[str, Findings],
+) -> None:
+    found = worlds["long ladder"]
+    for key, bounds in (("peak_memory", [[100.8, 100.8]] * 2), ("decode", [])):
+        with style.pinned():
+            axes = CHARTS[key].draw(found).axes[0]
+        hollow = [line for line in axes.lines if line.get_markerfacecolor() == "none"]
+        assert [list(line.get_ydata()) for line in hollow] == bounds
+    assert "oom 2, more than 100.8 at 131,072" in CHARTS["peak_memory"].alt(found)
+
+
 @pytest.mark.parametrize("last, hollow", [(8, False), (7, True)])
 def test_a_ratio_is_drawn_full_only_when_every_planned_block_is_there(
     last: int, hollow: bool, tmp_path: Path

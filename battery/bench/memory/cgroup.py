@@ -3,8 +3,8 @@
 Version 2 (memory.max, memory.peak, memory.events) and version 1 (memory.limit_in_bytes, memory.max_usage_in_bytes,
 memory.oom_control). A group is made beneath the one that battery runs in, so that limits set on battery hold for its
 servers too; where version 2 forbids that (a group with processes cannot have children with a memory controller) beneath
-its parent, if that is writable. What a group counts includes the file cache. Version 1 is tested for real where it
-can be; of version 2 the calls were tried once on Linux 6.18, and the tests hold recorded files.
+its parent, if that is writable. What a group counts includes the file cache. Both versions were run (version 2 on
+Linux 6.18); the tests use the one that is here, and recorded files of the other.
 """
 
 from __future__ import annotations
