@@ -37,7 +37,7 @@ from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign
 
 STAGES = (
-    "quiet", "first launch", "sizing", "header", "started", "window", "launch", "warm-up", "gate", "request",
+    "quiet", "first launch", "sizing", "header", "window", "launch", "warm-up", "gate", "request",
     "receipt", "cell", "stopping", "sealing", "unlocking",
 )  # fmt: skip
 BEFORE_HEADER = ("quiet", "first launch", "sizing")
@@ -79,9 +79,6 @@ class Presser(Progress):
         self.leave(*words)
         with self.mutex:
             self.over = True
-
-    def started(self, *_: object) -> None:
-        self.at("started")
 
     def window(self, *_: object) -> None:
         self.at("window")
@@ -156,7 +153,7 @@ def tiny(small_plan: Plan) -> Plan:
 @every_stage
 @given(drawn=presses)
 @settings(
-    max_examples=4,
+    max_examples=2,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],  # the plan is frozen
