@@ -11,6 +11,7 @@ Exit codes: 0 all well · 1 an error not listed here · 2 wrong input · 3 refus
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sys
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 
 INTERRUPTED = 130
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EIO}
 ArmsOption = Annotated[
     str | None, typer.Option("--arms", help="Arms by name, the control first; default: A,C")
 ]
@@ -376,7 +378,8 @@ def main(words: Sequence[str] | None = None) -> None:
         if "--debug" in given:
             raise
         typer.echo(f"battery: {refused}; nothing that was written before is lost", err=True)
-        sys.exit(DiskError.exit_code)
+        disk = refused.errno in _DISK
+        sys.exit(DiskError.exit_code if disk else BatteryError.exit_code)
     except (typer.Abort, KeyboardInterrupt):
         typer.echo("battery: interrupted; the same command goes on where it stopped", err=True)
         sys.exit(INTERRUPTED)

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from typing import Any
 
-from battery.bench import oom
+from battery.bench.judge import oom
 from battery.bench.memory import nvml
 
 KNOWN = 2 << 30

@@ -40,6 +40,8 @@ START = {
     "armed-never-runs": "the switch in the argument stays armed and runs 0 times",
     "unasked-runs": "the switch in the argument runs although nobody asked",
     "declined": "the switch in the argument is declined, with a reason",
+    "tells-env": "the reason of a declined switch repeats the variable in the argument",
+    "long-traceback": "whoever dies of memory prints so many lines behind the allocator's words",
     "warm-cache": "prompts are cached by prefix, and usage says so",
     "lies-cold": "prompts are cached by prefix, and usage says 0",
 }
@@ -184,10 +186,12 @@ def after_bind(faults: Faults, listening: socket.socket) -> None:
     os._exit(0)
 
 
-def run_out_of_memory() -> None:
+def run_out_of_memory(lines: int = 0) -> None:
     """Die as MLX does when Metal runs out in a command buffer."""
     log(
         "libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution"
         " failed: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"
     )
+    for line in range(lines):
+        log(f"  at frame {line}")
     os.abort()

@@ -72,7 +72,7 @@ class Generation:
         for number, (at_s, size) in enumerate(self.schedule()):
             limit = faults.number("oom-at")
             if number == 1 and limit is not None and len(self.ids) >= limit:
-                run_out_of_memory()
+                run_out_of_memory(int(next(iter(model.faults.arguments("long-traceback")), 0)))
             time.sleep(max(0.0, self.began + at_s - time.perf_counter()))
             yield self.tokens(size)
             if number == 0:

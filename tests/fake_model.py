@@ -173,6 +173,11 @@ class Model:
             "requests": self.requests,
         }
 
+    def _why(self) -> str:
+        """Why a switch was declined."""
+        told = [os.environ.get(name, "") for name in self.faults.arguments("tells-env")]
+        return " ".join(["the model has no weights for it", *told])
+
     def _switch(self, name: str) -> dict[str, Any]:
         """One switch as health tells it."""
         asked = name in self.options.switches
@@ -185,7 +190,7 @@ class Model:
         return {
             "asked": asked,
             "state": state,
-            "reason": "the model has no weights for it" if declined else None,
+            "reason": self._why() if declined else None,
             "exactness": SWITCHES[name],
             "options": self.options.switches.get(name, {}),
             "coverage": None,

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from battery.bench import outcome, probe
+from battery.bench import probe
 from battery.bench.backends import load_backend
 from battery.bench.client import Client
+from battery.bench.judge import outcome
 from battery.bench.launch import Server
 from battery.ledger.arm import Arm, load_arm
 

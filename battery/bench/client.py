@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from battery.bench import chunks
-from battery.bench.chunks import Answer, Outcome, Phase
-from battery.bench.dialect import EVIDENCE_BYTES
-from battery.bench.stopwatch import Stopwatch
-from battery.bench.wire import Headers, Lane, Order, Unreachable
+from battery.bench.stream import chunks
+from battery.bench.stream.chunks import Answer, Outcome, Phase
+from battery.bench.stream.dialect import EVIDENCE_BYTES
+from battery.bench.stream.stopwatch import Stopwatch
+from battery.bench.stream.wire import Headers, Lane, Order, Unreachable
 from battery.ledger.trace import Trace
 
 __all__ = ["Client", "Completion", "Unreachable"]
@@ -79,6 +79,11 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def timing_pid(self) -> int | None:
+        """Of the process that times; None where that is this one, or none was needed yet."""
+        return self._timed.pid if isinstance(self._timed, Stopwatch) else None
 
     def close(self) -> None:
         """Close both connections."""

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from battery.bench import breach, sensors
+from battery.bench import sensors
+from battery.bench.judge import breach
 from battery.bench.sensors.told import ELSEWHERE
 from battery.ledger.plan import Gate
 from battery.ledger.receipt import Clearance, Reading
@@ -76,8 +77,10 @@ class Judgement:
         """Temperatures: a ceiling, and a band around the baseline on both sides."""
         reading, gate = self.reading, self.gate
         self.limit("max_temp_c", "temp_c", reading.temp_c, gate.max_temp_c)
-        if reading.gpu_temp_c is not None:
-            self.limit("max_temp_c (gpu)", "gpu", reading.gpu_temp_c, gate.max_temp_c)
+        if reading.gpus or reading.gpu_temp_c is not None:
+            temps = [gpu.temp_c for gpu in reading.gpus if gpu.temp_c is not None]
+            hottest = max(temps, default=reading.gpu_temp_c)
+            self.limit("max_temp_c (gpu)", "gpu", hottest, gate.max_temp_c)
         if gate.temp_band_c is None:
             self.ungated["temp_band_c"] = _UNLIMITED
             return

@@ -38,6 +38,7 @@ _STEERS = re.compile(
     r"|SWITCHBOARD|TORCH|VECLIB|VLLM)"
 )
 TAIL_LINES = 15
+LOG_READ = 1 << 20
 HEALTH_S = 2.0
 """How long one look at health may take."""
 
@@ -78,6 +79,8 @@ class Server:
         self.url = f"http://{HOST}:{self.port}"
         self.environment: dict[str, str] = {}
         """What a receipt tells of the server's environment."""
+        self.secrets: tuple[str, ...] = ()
+        """What it was given that no record may hold, in whatever words it repeats it."""
         self.ready: dict[str, Any] = {}
         """The health document that showed readiness."""
         self.limit: Limit | None = None
@@ -132,6 +135,13 @@ class Server:
         data = os.pread(self._log.fileno(), 16_384, start) if size > start else b""
         return scrub.text("\n".join(data.decode("utf-8", "replace").splitlines()[-lines:]))
 
+    def log_since(self, mark: int = 0) -> str:
+        """All that it printed behind a mark, the last LOG_READ bytes of it where that is more: to be searched."""
+        size = self.log_size()
+        start = max(mark, size - LOG_READ)
+        data = os.pread(self._log.fileno(), LOG_READ, start) if size > start else b""
+        return scrub.text(data.decode("utf-8", "replace"))
+
     def start(self) -> None:
         """Start the process and wait until it answers as the server we meant.
 
@@ -143,6 +153,7 @@ class Server:
             )
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.arm.env}
         self.environment = told_environment(environment, self.arm)
+        self.secrets = scrub.hidden_in(environment, self.command)
         command = self._limited()
         self.gpu_before = nvml.used()
         group = self.limit.group if self.limit else None

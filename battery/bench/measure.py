@@ -12,8 +12,9 @@ from typing import Any
 
 import msgspec
 
-from battery.bench import breach, failure, gate, judge, memory, outcome, prompts, repeat, sensors
+from battery.bench import gate, memory, prompts, sensors
 from battery.bench.client import Client, Completion, Unreachable
+from battery.bench.judge import breach, failure, outcome, repeat, rules
 from battery.bench.launch import Server
 from battery.bench.progress import Interrupted, at_once, suspensions
 from battery.bench.prompts import Messages, Prompt
@@ -39,7 +40,7 @@ QUESTIONS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("What is the opposite of hot? Answer in one short sentence.", ("cold", "cool")),
 )
 NOT_TRIED = Memory(peak=None, source=None)
-SUSPENDED = "the battery itself was suspended (Ctrl-Z) during the request"
+SUSPENDED = "battery was suspended (Ctrl-Z) during the request, so somebody else was at the machine"
 NOT_SENT = Cold(value="unverified", evidence="no request was timed")
 
 
@@ -160,7 +161,9 @@ class Measuring:
         done = self._stream(body)
         if done.outcome != "ok":
             kind, reason, evidence = failure.of(done, body, self.server, self._log_mark)
-            raise WindowFailed(kind, f"{what}: {reason}", evidence)
+            raise WindowFailed(
+                kind, f"{what}: {reason}", evidence, memory.at_death(self.server.limit)
+            )
         return done
 
     def _stream(self, body: dict[str, Any]) -> Completion:
@@ -227,16 +230,20 @@ class Measuring:
             self.plan.workload, cell.seed, cell.rung, prompt.words, prompt.letters
         )
         body = self.body(messages, cell.seed)
+        return body, self._request(body, messages, prompt.tokens)
+
+    def _request(self, body: dict[str, Any], messages: Messages, tokens: int) -> Request:
+        """A request as a receipt keeps it."""
         same = {key: value for key, value in body.items() if key != "model"}
         sampler: dict[str, Any] = {
             key: body[key]
             for key in ("temperature", "top_p", "top_k", "seed", "max_tokens", "min_tokens")
             if key in body
         }
-        return body, Request(
+        return Request(
             body_digest=strict.digest(same),
             prompt_digest=strict.digest(messages),
-            prompt_tokens=prompt.tokens,
+            prompt_tokens=tokens,
             workload=self.plan.workload,
             sampler=sampler,
         )
@@ -249,7 +256,7 @@ class Measuring:
         """Gate, then time one request; whatever happens leaves a Measured."""
         started = utc_now()
         body, request = self._prepare(cell, prompt)
-        died = self._warm_rung(cell, prompt, request, started)
+        died = self._warm_rung(cell, prompt, started)
         if died is not None:
             return died
         self.progress("gate", "")
@@ -268,9 +275,7 @@ class Measuring:
             )
         return self._timed(body, request, clearance, started)
 
-    def _warm_rung(
-        self, cell: Cell, prompt: Prompt, request: Request, started: str
-    ) -> Measured | None:
+    def _warm_rung(self, cell: Cell, prompt: Prompt, started: str) -> Measured | None:
         """Before the first cell of a rung, an untimed request of its length; the cell's record if the server died."""
         tokens = self.plan.warm_up_tokens
         if cell.rung in self._warmed or not tokens:
@@ -282,6 +287,7 @@ class Measuring:
         )
         body = self.body(messages, self.server.port, max_tokens=tokens, min_tokens=tokens)
         shut = Clearance(verdict="not tried", waited_s=0.0, reasons=("it was the untimed warm-up",))
+        request = self._request(body, messages, prompt.tokens)
         came = self._timed(body, request, shut, started)
         # any other failure shows itself in the timed request too
         if came.outcome not in ("oom", "lost", "timeout"):
@@ -299,7 +305,8 @@ class Measuring:
         self._mark()
         before, suspended = self._health(), suspensions()
         self.progress("request", "")
-        with self.sampler.during(self.server.pid) as taken, peaks:
+        own = () if self.client.timing_pid is None else (self.client.timing_pid,)
+        with self.sampler.during(self.server.pid, own) as taken, peaks:
             done = self._stream(body)
         after = self._health()
         samples = taken.readings(done.sent_ns or time.perf_counter_ns())
@@ -310,9 +317,9 @@ class Measuring:
             kept = "unknown"  # its word that it applied the seed was disproved
         request = msgspec.structs.replace(request, honoured=kept, doubt=self.shown.seed)
         prefill = outcome.cold(done.trace, self.shown.words, self.shown.cache)
-        facts = judge.Facts(request, prefill, used, self.engaged, why)
+        facts = rules.Facts(request, prefill, used, self.engaged, why)
         kind, reason, evidence = (
-            judge.finished(done, facts, self.plan)
+            rules.finished(done, facts, self.plan)
             if done.outcome == "ok"
             else failure.of(done, body, self.server, self._log_mark)
         )

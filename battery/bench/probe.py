@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import httpcore
 import msgspec
 
-from battery.bench import oom, outcome
 from battery.bench.client import Client, Completion, Unreachable
+from battery.bench.judge import oom, outcome
 from battery.ledger.errors import InputError
 from battery.ledger.receipt import Cold
 from battery.ledger.receipt import Outcome as Word

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from battery.bench import gate, memory, oom, preflight, schedule, sensors
+from battery.bench import gate, memory, preflight, schedule, sensors
 from battery.bench.backends import load_backend
 from battery.bench.client import Client
+from battery.bench.judge import oom
 from battery.bench.launch import Server
 from battery.bench.lock import MachineLock
 from battery.bench.measure import Measured, Measuring, WindowFailed
@@ -61,8 +62,8 @@ class Conductor:
         self._prompts: dict[tuple[int, int], Prompt] = {}
         self._sequence = 0
         self._may_rerun = False
-        self._died = False
-        """Whether a server ran out of memory or was lost in the window in hand."""
+        self._died: tuple[int, int] | None = None
+        """Window and attempt in which a server last ran out of memory or was lost, until it was waited for."""
 
     def run(self) -> Counter[str]:
         """Measure until every block is complete, seal, and return how many cells had which outcome."""
@@ -109,8 +110,9 @@ class Conductor:
         disk.try_writing(folder / store.HEADER)  # said now, not when every arm has been tried
         preflight.wait_quiet(self.plan, self.progress, stopper, self._glances)
         header = self._new_header(stopper)
-        servers = (self._server(arm, stopper) for arm in arms)
-        sized = preflight.try_arms(servers, self.plan, header.seed, self.progress, stopper)
+        sized = preflight.try_arms(
+            self._tried(arms, stopper), self.plan, header.seed, self.progress, stopper
+        )
         # the header comes last: with it the campaign exists
         store.replace(folder / store.PROMPTS, store.pretty(sized))
         Campaign.create(folder, header)
@@ -145,6 +147,13 @@ class Conductor:
             battery=self._versions,
             baseline=baseline,
         )
+
+    def _tried(self, arms: Sequence[Arm], stopper: Stopper) -> Iterator[Server]:
+        """A server for each arm, remembered as one that could be loaded once the taker asks for the next."""
+        for arm in arms:
+            server = self._server(arm, stopper)
+            yield server
+            self._launched[arm.name] = str(server.ready["model"]["digest"])
 
     def _server(self, arm: Arm, stopper: Stopper) -> Server:
         """A server for an arm, not started yet."""
@@ -190,9 +199,9 @@ class Conductor:
             try:
                 for window in row:
                     stopper.check()
+                    self._settle(header, stopper)
                     self.progress.window(window, attempt)
                     self._window(header, window, attempt, stopper)
-                    self._settle(header, window, attempt, stopper)
             except Disturbed as seen:
                 disturbances += 1
                 self.progress.note(f"block {block} is measured again: {seen}")
@@ -206,13 +215,13 @@ class Conductor:
         if attempt and not any(left.items() <= event.items() for event in told):
             self.campaign.note("abandoned", **left)
 
-    def _settle(self, header: Header, window: Window, attempt: int, stopper: Stopper) -> None:
-        """After a server that died, wait until the memory it held is free again, and note how that went."""
-        if self._died:
-            self._died = False
+    def _settle(self, header: Header, stopper: Stopper) -> None:
+        """After a window whose server died, wait until the memory it held is free again, and note how that went."""
+        if self._died is not None:
+            (window, attempt), self._died = self._died, None
             self.progress.phase(None, "memory", "until what the dead server held is free again")
             came = settle.wait(header.baseline, stop=lambda: stopper.asked)
-            self.campaign.note("settled", window=window.number, attempt=attempt, **came)
+            self.campaign.note("settled", window=window, attempt=attempt, **came)
 
     def _window(self, header: Header, window: Window, attempt: int, stopper: Stopper) -> None:
         """One launch of one arm and its pass over the ladder; every cell leaves a receipt."""
@@ -230,7 +239,7 @@ class Conductor:
             ):
                 self._cells(header, cells, attempt, server, client, sampler, stopper)
         except LaunchError as failed:
-            words = oom.words({"in the server's log": server.log_tail()})
+            words = oom.words({"in the server's log": server.log_since()})
             words = words or server.kills.word(server.exit_status)
             # no memory to load an arm that loaded before is a result; anything else is to be mended, and measured then
             if words is None or server.ready or arm.name not in self._launched:
@@ -341,12 +350,13 @@ class Conductor:
             environment=server.environment,
             machine=self._machine,
             versions={"battery": self._versions, "engine": engine_versions(ready)},
-            model=scrub.deep(ready.get("model") or {}),
-            **{name: getattr(measured, name) for name in measured.__struct_fields__}
-            | {"reason": scrub.deep(measured.reason), "evidence": scrub.deep(measured.evidence)},
+            model=ready.get("model") or {},
+            **{name: getattr(measured, name) for name in measured.__struct_fields__},
         )
+        receipt = scrub.record(receipt, server.secrets)
         self.campaign.write(receipt)
-        self._died = self._died or receipt.outcome in ("oom", "lost")
+        if receipt.outcome in ("oom", "lost"):
+            self._died = (cell.window.number, attempt)
         self.progress.cell(receipt)
         return receipt
 

@@ -46,7 +46,10 @@ def _off(arm: Arm, name: str) -> Arm:
 def _with(arm: Arm, name: str, on: Mapping[str, Switch], why: str) -> Arm:
     """The arm with these switches on and all its others off, spelled out so that a difference shows both values."""
     switches = {key: on.get(key, False) for key in arm.switches}
-    return msgspec.structs.replace(arm, name=name, switches=switches, why=why)
+    off = tuple(f"switches.{key}." for key, value in switches.items() if value is False)
+    # a rule that a switch must have run cannot hold where it is off
+    engaged = {path: want for path, want in arm.engaged.items() if not path.startswith(off)}
+    return msgspec.structs.replace(arm, name=name, switches=switches, engaged=engaged, why=why)
 
 
 def _switches(arm: Arm, chosen: tuple[str, ...], what: str) -> list[str]:

@@ -8,9 +8,10 @@
     ├── CellsFailed                 4   the campaign ended, but too many of its cells failed
     ├── Busy                        5   a lock or a port is held by someone else, who is left alone
     ├── LaunchError                 6   a server did not start, or was not the one that was asked for
-    │   └── Unreachable             6   (bench.wire) it could not be reached, broke off, or was too slow
+    │   └── Unreachable             6   (bench.stream.wire) it could not be reached, broke off, or was too slow
     ├── ReceiptError                7   a receipt is corrupt, or receipts may not be pooled
     ├── VerifyFailed                8   a figure or a digest does not hold
+    ├── StopwatchLost               1   (bench.stream.stopwatch) the timing process ended by itself
     └── DiskError                   9   a file could not be written: disk full, read-only, no permission
 
 A message says what, where, and what to do. Ctrl-C exits with 130.

@@ -5,6 +5,7 @@ Everything that decides how a campaign is measured or judged stands here, before
 
 from __future__ import annotations
 
+import math
 from importlib import resources
 from pathlib import Path
 from typing import Literal
@@ -257,6 +258,16 @@ def _bounded(plan: Plan) -> list[tuple[bool, str]]:
             )
             for name in names
             for value in (getattr(table, name),)
+        ),
+        *(
+            (math.isfinite(value), f"{room}.{name}: must be a number")
+            for room, table in (
+                ("gate", plan.gate),
+                ("margins", plan.margins),
+                ("limits", plan.limits),
+            )
+            for name in table.__struct_fields__
+            if isinstance(value := getattr(table, name), float)
         ),
         (plan.gate.wait_s >= 0, "gate.wait_s: must be 0 or more"),
         (0 <= plan.gate.baseline_s <= 600, "gate.baseline_s: must be between 0 and 600"),

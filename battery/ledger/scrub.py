@@ -9,12 +9,18 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 
 HIDDEN = "<redacted>"
+SECRET_LEAST = 8
+"""Shorter words stand in too many places to be hidden wherever they stand."""
 _SECRET_WORDS = {
     "key",
     "apikey",
@@ -27,9 +33,15 @@ _SECRET_WORDS = {
     "authorization",
 }
 _SECRET_FLAG = re.compile(
-    r"(--?[\w-]*(?:api-?key|token(?!s|iz)|secret|password|credential)[\w-]*)(=|\s+)(?!<)(\S+)",
+    r"(--?[\w-]*(?:api-?key|(?<!per-)token(?!s|iz)|secret|password|credential)[\w-]*)(=|\s+)(?!<)(\S+)",
     re.IGNORECASE,
 )
+_SECRET_FIELD = re.compile(
+    r"""\b((?:[\w-]*(?:api[_-]?key|(?:access|auth|hf|bearer|refresh)[_-]?token|secret|passw(?:or)?d|credential)[\w-]*"""
+    r"""|authorization)["']?\s*[:=]\s*\[?["']?)(?!<)(?:(?:basic|bearer|token)\s+)?([^\s"',;)}\]]+)""",
+    re.IGNORECASE,
+)
+"""`OPENAI_API_KEY=…`, `api_key="…"`, `"x-api-key": "…"`, `Authorization: Basic …`, as logs and errors print them."""
 _SECRET_WORD = re.compile(
     r"\b(sk-[A-Za-z0-9_-]{8,}|hf_[A-Za-z0-9]{8,}|Bearer\s+[A-Za-z0-9._~+/-]{8,}=*)"
 )
@@ -54,6 +66,7 @@ def text(words: str) -> str:
         words = words.replace(folder, name)
     words = _HOME.sub("~", words)
     words = _SECRET_FLAG.sub(rf"\1\2{HIDDEN}", words)
+    words = _SECRET_FIELD.sub(rf"\1{HIDDEN}", words)
     return _SECRET_WORD.sub(HIDDEN, words)
 
 
@@ -83,14 +96,50 @@ def _deep(value: Any) -> Any:
         return text(value)
     if isinstance(value, dict):
         return {
-            key: HIDDEN
-            if isinstance(inner, str) and inner and is_secret(str(key))
-            else _deep(inner)
+            key: HIDDEN if is_secret(str(key)) and _wordy(inner) else _deep(inner)
             for key, inner in value.items()
         }
     if isinstance(value, list | tuple):
         return type(value)(_deep(inner) for inner in value)
     return value
+
+
+def _wordy(value: Any) -> bool:
+    """Whether a value may be a secret: a text, or a list of texts; numbers are counts."""
+    if isinstance(value, list | tuple):
+        return bool(value) and all(isinstance(one, str) for one in value)
+    return isinstance(value, str) and bool(value)
+
+
+def record(value: T, secrets: Iterable[str] = ()) -> T:
+    """A whole record without what is private, and without these very words wherever they stand."""
+    known = sorted({word for word in secrets if len(word) >= SECRET_LEAST}, key=len, reverse=True)
+
+    def hide(inner: Any) -> Any:
+        if isinstance(inner, str):
+            for word in known:
+                inner = inner.replace(word, HIDDEN)
+            return inner
+        if isinstance(inner, dict):
+            return {key: hide(one) for key, one in inner.items()}
+        if isinstance(inner, list | tuple):
+            return [hide(one) for one in inner]
+        return inner
+
+    return msgspec.convert(hide(deep(msgspec.to_builtins(value))), type(value))
+
+
+def hidden_in(environment: Mapping[str, str], words: Sequence[str] = ()) -> tuple[str, ...]:
+    """The secrets that an environment and a command line hold, by the names of their variables and flags."""
+    found = [value for name, value in environment.items() if is_secret(name)]
+    for flag, value in pairwise(words):
+        if flag.startswith("-") and "=" not in flag and is_secret(flag):
+            found.append(value)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if equals and flag.startswith("-") and is_secret(flag):
+            found.append(value)
+    return tuple(found)
 
 
 def command(words: list[str] | tuple[str, ...]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from byte_server import (
 )
 
 from battery.bench.client import Client, Unreachable
-from battery.bench.wire import Lane
+from battery.bench.stream.wire import Lane
 from battery.ledger import trace as formulas
 
 

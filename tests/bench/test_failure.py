@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from growing import own_group
 
-from battery.bench import failure
 from battery.bench.client import Completion
+from battery.bench.judge import failure
 from battery.bench.memory import cgroup
 from battery.bench.run import Conductor
 from battery.ledger.arm import Arm

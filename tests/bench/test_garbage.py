@@ -10,8 +10,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from battery.bench import chunks, outcome, probe
+from battery.bench import probe
 from battery.bench.client import Completion
+from battery.bench.judge import outcome
+from battery.bench.stream import chunks
 from battery.ledger.trace import METRICS
 
 LEAF = st.one_of(

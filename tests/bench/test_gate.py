@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from machines import plant, write
 
-from battery.bench import breach, gate, sensors
+from battery.bench import gate, sensors
+from battery.bench.judge import breach
 from battery.ledger.plan import Gate
 from battery.ledger.receipt import Gpu, Reading
 

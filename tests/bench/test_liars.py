@@ -11,8 +11,8 @@ import pytest
 from test_run import conduct, only
 
 from battery.analyse import findings
-from battery.bench import repeat
 from battery.bench.client import Completion
+from battery.bench.judge import repeat
 from battery.bench.prompts import Messages
 from battery.ledger.arm import Arm
 from battery.ledger.plan import Plan

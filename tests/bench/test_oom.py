@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from battery.bench import oom
+from battery.bench.judge import oom
 
 REAL = {
     # Metal and MLX

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from battery.bench import outcome
+from battery.bench.judge import outcome
 from battery.ledger.arm import Arm
 from battery.ledger.trace import Trace
 

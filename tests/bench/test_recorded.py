@@ -17,8 +17,8 @@ import h11
 import pytest
 from byte_server import ByteServer
 
-from battery.bench import chunks
 from battery.bench.client import Client, Completion
+from battery.bench.stream import chunks
 from battery.ledger.trace import METRICS
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "streams"

@@ -13,7 +13,8 @@ import psutil
 import pytest
 from machines import plant, write
 
-from battery.bench import breach, sensors
+from battery.bench import sensors
+from battery.bench.judge import breach
 from battery.ledger.plan import Gate
 
 

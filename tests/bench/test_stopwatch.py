@@ -15,10 +15,11 @@ import psutil
 import pytest
 from byte_server import PLAIN, ByteServer, chunked, delta
 
-from battery.bench import measure, stopwatch
+from battery.bench import measure
 from battery.bench.client import Client
 from battery.bench.run import Conductor
-from battery.bench.stopwatch import StopwatchLost
+from battery.bench.stream import stopwatch
+from battery.bench.stream.stopwatch import StopwatchLost
 from battery.ledger.arm import Arm
 from battery.ledger.plan import Plan
 from battery.ledger.store import Campaign
@@ -26,6 +27,14 @@ from battery.ledger.store import Campaign
 
 def watches() -> list[psutil.Process]:
     return [p for p in psutil.Process().children() if stopwatch.__name__ in p.cmdline()]
+
+
+def sent(server: ByteServer) -> None:
+    """Wait until a request has reached the server."""
+    deadline = time.monotonic() + 30
+    while not any(head.startswith(b"POST") for head in server.asked):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_the_answer_is_the_same_and_the_clock_is_ours(server: ByteServer) -> None:
@@ -44,19 +53,28 @@ def test_the_answer_is_the_same_and_the_clock_is_ours(server: ByteServer) -> Non
 
 
 @pytest.mark.parametrize(
-    ("script", "outcome", "words"),
+    ("script", "outcome", "words", "deadline_s"),
     [
-        ([b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno"], "error", "HTTP 500"),
-        ([*chunked(delta(content="a"))[:-1], "close"], "error", "the connection broke"),
-        ([*chunked(delta(content="a"))[:-1], "hang"], "timeout", "the deadline of 0.4 s passed"),
+        ([b"HTTP/1.1 500 No\r\nContent-Length: 2\r\n\r\nno"], "error", "HTTP 500", 20),
+        ([*chunked(delta(content="a"))[:-1], "close"], "error", "the connection broke", 20),
+        (
+            [*chunked(delta(content="a"))[:-1], "hang"],
+            "timeout",
+            "the deadline of 1 s passed",
+            1,
+        ),
     ],
 )
 def test_failures_come_over_whole(
-    server: ByteServer, script: list[bytes | float | str], outcome: str, words: str
+    server: ByteServer,
+    script: list[bytes | float | str],
+    outcome: str,
+    words: str,
+    deadline_s: float,
 ) -> None:
     server.script = script
     with Client(server.url, apart=True) as client:
-        done = client.stream("/x", {}, deadline_s=0.4)
+        done = client.stream("/x", {}, deadline_s=deadline_s)
     assert done.outcome == outcome and words in (done.reason or "")
     assert len(done.trace.events) == ("500" not in words)
 
@@ -82,7 +100,7 @@ def test_the_key_stays_out_of_the_command_line(server: ByteServer) -> None:
 def test_a_watch_that_dies_is_no_result_of_the_server(server: ByteServer) -> None:
     server.script = [*chunked(delta(content="a"))[:-1], "hang"]
     with Client(server.url, apart=True) as client:
-        kill = threading.Timer(0.6, lambda: [p.kill() for p in watches()])
+        kill = threading.Thread(target=lambda: sent(server) or [p.kill() for p in watches()])
         kill.start()
         with pytest.raises(StopwatchLost, match="ended with -9"):
             client.stream("/x", {}, deadline_s=20)
@@ -105,7 +123,7 @@ def test_closing_ends_a_request_in_the_midst(server: ByteServer) -> None:
 
     asking = threading.Thread(target=ask)
     asking.start()
-    time.sleep(0.6)
+    sent(server)
     assert watches()
     for one in watches():
         one.send_signal(signal.SIGINT)  # the terminal's Ctrl-C is not for it
@@ -128,7 +146,7 @@ def test_a_parent_that_is_killed_leaves_no_watch(server: ByteServer) -> None:
         deadline = time.monotonic() + 20
         while not (left := psutil.Process(parent.pid).children()) and time.monotonic() < deadline:
             time.sleep(0.02)
-        time.sleep(0.5)
+        sent(server)
         os.kill(parent.pid, signal.SIGKILL)
     _, alive = psutil.wait_procs(left, timeout=10)
     assert left and not alive

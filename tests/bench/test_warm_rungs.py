@@ -52,6 +52,9 @@ def test_a_server_that_dies_in_the_warm_up_of_a_rung_is_that_rungs_result(
     assert (second.reason or "").startswith("in the untimed warm-up: during ")
     assert second.memory.lower_bound and second.gate.verdict == "not tried"
     assert third.evidence == {"inherited_from": second.sequence}
+    # the record is of the request that was sent, and of no other
+    assert second.request.sampler["max_tokens"] == 4 and second.request.honoured != "changed"
+    assert second.request.body_digest != third.request.body_digest
 
 
 def test_a_plan_without_it_keeps_its_digest(small_plan: Plan) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from battery.ledger import derive
@@ -49,3 +50,12 @@ def test_what_cannot_be_taken_out_is_an_error() -> None:
     )
     with pytest.raises(ArmError, match="fixed command line"):
         derive.isolations(fixed)
+
+
+def test_a_rule_on_a_switch_goes_with_the_switch() -> None:
+    rules = {"switches.fused_qkv.state": "engaged", "kv.bits": 8}
+    arm = msgspec.structs.replace(C, engaged=rules)
+    _, no_qkv, no_lookup = derive.knockouts(arm)
+    assert no_qkv.engaged == {"kv.bits": 8} and no_lookup.engaged == rules
+    plain, only_qkv, _ = derive.isolations(arm)
+    assert plain.engaged == {"kv.bits": 8} and only_qkv.engaged == rules

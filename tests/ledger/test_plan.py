@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from battery.ledger.errors import PlanError
-from battery.ledger.plan import LATER, Gate, Plan, load_plan
+from battery.ledger.plan import LATER, Gate, Plan, check, load_plan
 from battery.ledger.store import Campaign
 
 GOOD = "ladder = [64, 128]\nblocks = 6\n"
@@ -81,6 +81,12 @@ def test_the_digest_does_not_tell_20_from_20_point_0_nor_prose(tmp_path: Path) -
     other = load_plan(plan_file(tmp_path, GOOD + "[gate]\nwait_s = 21\n"))
     made = Plan(name="p", ladder=(64, 128), blocks=6, gate=Gate(wait_s=20))
     assert whole.digest == same.digest == made.digest != other.digest
+
+
+def test_a_limit_that_is_no_number_is_refused() -> None:
+    plan = Plan(ladder=(64,), blocks=2, gate=Gate(max_busy=float("nan")))
+    with pytest.raises(PlanError, match=r"gate\.max_busy: must be a number"):
+        check(plan, "here")
 
 
 def test_keys_that_came_later_leave_the_digests_of_older_plans_as_they_were() -> None:

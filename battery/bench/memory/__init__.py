@@ -50,8 +50,8 @@ class EngineCounter:
         told = (self.health.get("memory") or {}).get("peak")
         if self._refusal:
             return Value(None, f"the engine's counter cannot be reset per cell: {self._refusal}")
-        if not isinstance(told, int):
-            return Value(None, "health gives no memory.peak")
+        if not isinstance(told, int) or isinstance(told, bool) or told <= 0:
+            return Value(None, f"health gives no memory.peak (it says {told!r})")
         return Value(told, None, _engine_note(self.health))
 
 

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Set
 from pathlib import Path
 
-from battery.bench import oom
+from battery.bench.judge import oom
 from battery.bench.memory import cgroup
 from battery.bench.memory.cgroup import Cgroup
 

@@ -128,7 +128,7 @@ class PerProcess(_Nvml):
             ]
             seen |= {(at, one.pid): one.usedGpuMemory for one in running}
         told = [bytes_ for (_, pid), bytes_ in seen.items() if pid in self._pids]
-        known = [int(bytes_) for bytes_ in told if bytes_ is not None]
+        known = [int(bytes_) for bytes_ in told if bytes_]
         if known:
             return sum(known), None
         if told:

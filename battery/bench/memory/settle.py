@@ -45,7 +45,9 @@ def wait(
         **now,
         "baseline": {key: baseline.get(key) for key in now},
     }
-    return {**told, "settled": not short, **({"short": "; ".join(short)} if short else {})}
+    compared = any(now[key] is not None and baseline.get(key) is not None for key in now)
+    settled = not short if compared else None
+    return {**told, "settled": settled, **({"short": "; ".join(short)} if short else {})}
 
 
 def _short(baseline: Mapping[str, Any], now: Mapping[str, int | None], slack: int) -> list[str]:

@@ -1,9 +1,9 @@
 """The process that reads the sensors twice a second beside a timed request.
 
 Run as `python -m battery.bench.sensors.sampler SECONDS ROOT`, one per window. Orders come on standard input, a line
-each: `begin PID` (answered `begun` once the first sample is taken), `end` (answered with every sample, a JSON line
-each, then `{"end": N, "processor_s": S}`, what they cost). End of file means that the measuring process is gone, and
-ends this one.
+each: `begin PID [OWN …]`, the server and further processes that measure (answered `begun` once the first sample is
+taken), `end` (answered with every sample, a JSON line each, then `{"end": N, "processor_s": S}`, what they cost). End
+of file means that the measuring process is gone, and ends this one.
 
 It is a process because a thread would share the interpreter lock with the client that stamps the stream. Stamps are
 perf_counter_ns, which is one clock for all processes of a machine: CLOCK_MONOTONIC on Linux, mach_absolute_time on
@@ -26,7 +26,8 @@ from battery.bench.sensors.watch import Watch
 
 def serve(every_s: float, root: Path) -> None:
     """Obey orders until end of file."""
-    watch = Watch(None, root, (os.getpid(), os.getppid()), stream=True)
+    us = (os.getpid(), os.getppid())
+    watch = Watch(None, root, us, stream=True)
     taken: list[dict[str, Any]] = []
     due: float | None = None
     began = 0.0
@@ -47,11 +48,12 @@ def serve(every_s: float, root: Path) -> None:
             return
         *lines, orders = (orders + heard).split(b"\n")
         for line in lines:
-            word, _, pid = line.decode().partition(" ")
+            word, *pids = line.decode().split()
             if word == "begin":
                 taken.clear()
                 began = time.process_time()
-                watch.aim(int(pid))
+                watch.own = (*us, *map(int, pids[1:]))
+                watch.aim(int(pids[0]))
                 sample()
                 due = time.monotonic() + every_s
                 print("begun", flush=True)

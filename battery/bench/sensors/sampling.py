@@ -12,6 +12,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,9 +91,9 @@ class Sampler:
             running.wait()
         running.stdout.close()  # type: ignore[union-attr]
 
-    def during(self, server: int) -> Sampling:
-        """Samples of this server's cell, while the block under `with` runs."""
-        return Sampling(self, server)
+    def during(self, server: int, own: Sequence[int] = ()) -> Sampling:
+        """Samples of this server's cell, while the block under `with` runs; `own` are further processes of ours."""
+        return Sampling(self, server, own)
 
     def say(self, order: str) -> None:
         """Send an order; Silent when nobody is there."""
@@ -130,8 +131,8 @@ class Sampler:
 class Sampling:
     """The samples of one cell: the first before its request, one every half second, the last behind its end."""
 
-    def __init__(self, sampler: Sampler, server: int) -> None:
-        self._sampler, self._server = sampler, server
+    def __init__(self, sampler: Sampler, server: int, own: Sequence[int] = ()) -> None:
+        self._sampler, self._server, self._own = sampler, server, own
         self._taken: list[dict[str, Any]] = []
         self.why: str | None = None
         """Why there are no samples."""
@@ -141,7 +142,7 @@ class Sampling:
     def __enter__(self) -> Sampling:
         try:
             self._sampler.start()
-            self._sampler.say(f"begin {self._server}")
+            self._sampler.say(" ".join(["begin", str(self._server), *map(str, self._own)]))
             self._sampler.line(time.monotonic() + _START_S)
         except (Silent, OSError) as silent:
             self._lost(silent)

@@ -19,9 +19,9 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from battery.bench import dialect
-from battery.bench.dialect import EVIDENCE_BYTES, count, error_words
 from battery.bench.sse import Parser, ServerEvent
+from battery.bench.stream import dialect
+from battery.bench.stream.dialect import EVIDENCE_BYTES, count, error_words
 from battery.ledger.trace import CountSource, Event, Kind, Trace
 
 Outcome = Literal["ok", "error", "timeout"]
@@ -390,5 +390,7 @@ def _miscounted(chunks: Chunks) -> str | None:
     """Why the tokens that came are not the ones that the server claims."""
     if not any(map(any, chunks.texts.values())):
         return "no token came: the answer is empty"
+    if not chunks.events:
+        return "the answer came in one piece and not as events: nothing in it can be dated"
     _, total, wrong = chunks.counts()
     return "usage counts no token" if total == 0 else wrong

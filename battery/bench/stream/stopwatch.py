@@ -4,9 +4,9 @@ Beside a live display, 1 in 100 stamps of a thread in the same process came 5 ms
 late as the kernel wakes a process (benchmarks/client_timing.py). The stamps are perf_counter nanoseconds, which are
 one clock for all processes of a machine: CLOCK_MONOTONIC on Linux, mach_absolute_time on macOS.
 
-`python -m battery.bench.stopwatch` takes one Order after the other on standard input and answers each with an Answer,
-both as msgpack behind a length of four bytes. It ends when its input does, in the midst of a request too: a parent
-that is killed leaves none behind.
+`python -m battery.bench.stream.stopwatch` takes one Order after the other on standard input and answers each with an
+Answer, both as msgpack behind a length of four bytes. It ends when its input does, in the midst of a request too: a
+parent that is killed leaves none behind.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from typing import IO
 
 import msgspec
 
-from battery.bench.chunks import Answer
-from battery.bench.wire import Headers, Lane, Order
+from battery.bench.stream.chunks import Answer
+from battery.bench.stream.wire import Headers, Lane, Order
 from battery.ledger.errors import BatteryError
 
 _LENGTH = struct.Struct("<I")
@@ -50,6 +50,11 @@ class Stopwatch:
         self._opening = Opening(url, headers)
         self._child: subprocess.Popen[bytes] | None = None
 
+    @property
+    def pid(self) -> int | None:
+        """Of the child; None while there is none."""
+        return self._child.pid if self._child else None
+
     def request(self, order: Order) -> Answer:
         """Have one request timed; StopwatchLost if the child ends before it answers."""
         child = self._child or self._start()
@@ -57,18 +62,18 @@ class Stopwatch:
             _put(child.stdin, order)
             return msgspec.msgpack.decode(_take(child.stdout), type=Answer)
         except (EOFError, OSError) as gone:
-            status = child.wait(STOP_S)
             self.close()
+            status = child.returncode
             raise StopwatchLost(
                 f"the timing process ended with {status} in the midst of a request; run the same command again"
             ) from gone
 
     def _start(self) -> subprocess.Popen[bytes]:
         """The child, in a session of its own: a Ctrl-C in the terminal is for us to hear."""
-        here = str(Path(__file__).parents[2])
+        here = str(Path(__file__).parents[3])
         path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
         self._child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "battery.bench.stopwatch"],
+            [sys.executable, "-P", "-m", "battery.bench.stream.stopwatch"],
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

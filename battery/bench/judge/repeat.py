@@ -18,8 +18,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from battery.bench import outcome, prompts
+from battery.bench import prompts
 from battery.bench.client import Completion
+from battery.bench.judge import outcome
 from battery.bench.prompts import Messages
 
 COLLAPSE = 0.5

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from battery.bench import oom
 from battery.bench.client import Completion
+from battery.bench.judge import oom
 from battery.bench.launch import Server
 from battery.ledger.receipt import Outcome
 
@@ -24,13 +24,15 @@ def of(
         return "timeout", done.reason or "no end in time", dict(done.evidence)
     status = server.ended()
     log = server.log_tail(since=log_mark)
+    # the allocator's words come first: servers print pages of tracebacks behind them
+    whole = server.log_since(log_mark)
     evidence = {
         **done.evidence,
         "phase": phase(done),
         "exit_status": status,
         "log_tail": log[-TAIL:],
     }
-    found = out_of_memory(done, body, log) or server.kills.word(status)
+    found = out_of_memory(done, body, whole) or server.kills.word(status)
     if found:
         evidence["oom"] = found._asdict()
         return "oom", f"during {phase(done)}: {found.text} ({found.where})", evidence

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import re
 import socket
 import ssl
 import struct
@@ -19,21 +20,26 @@ from typing import Any, Literal
 import httpcore
 import msgspec
 
-from battery.bench.chunks import Answer
+from battery.bench.stream.chunks import Answer
 from battery.ledger.errors import LaunchError
 
 GRACE_S = 1.0
 """How long after [DONE] the body may take to end: its framing is wanted, but no server is waited for."""
 WARM_TRIES = 3
-LATE_S = 0.1
-"""How much later than its deadline a read may be given up: the kernel's limit is not set anew for every read."""
+MOST_BYTES = 256 << 20
+"""A stream of 260,000 tokens with their ids is about 100 MB; what is far longer is a server that babbles."""
+LATE_S = 0.05
+"""How often the kernel's limit on a read is set anew; a read may be given up twice this after its deadline."""
 Headers = dict[str, str]
 _READ_BYTES = 65_536
-_TAIL = 16
+_TAIL = 24
+_SHORT = 24
+"""A read of fewer bytes may complete an end that was cut in two, and is handed on at once."""
 _LAST = b"\r\n\r\n"
 """What a chunked body ends with, with trailers or without; an event that ends so as well only costs a look."""
 
-_DONE = (b"[DONE]\n\n", b"[DONE]\r\r", b"[DONE]\r\n\r\n")
+_DONE = re.compile(rb"(?:^|[\r\n])data: ?\[DONE\][ \t]*(?:\r\n|\r|\n){2}")
+"""The event that ends a stream: no text can look like it, since JSON holds no raw line end."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -66,6 +72,8 @@ class Wire(httpcore.NetworkBackend):
         self.sent_ns: int | None = None
         self.read_ns: int | None = None
         self.may_connect = True
+        self.received = 0
+        """Bytes of the answer so far."""
         self.body_runs = False
         """The head of a timed answer is in and its body has no length: reads may be kept back."""
 
@@ -73,7 +81,14 @@ class Wire(httpcore.NetworkBackend):
         """Start the clock of a request that has `limit_s` for all of it."""
         self.deadline_ns = time.perf_counter_ns() + int(limit_s * 1e9)
         self.sent_ns = self.read_ns = None
+        self.received = 0
         self.body_runs = False
+
+    def count(self, more: int) -> None:
+        """Count the bytes of an answer; ReadError where they are beyond all reason."""
+        self.received += more
+        if self.received > MOST_BYTES:
+            raise httpcore.ReadError(f"the answer grew beyond {MOST_BYTES >> 20} MiB")
 
     def left_s(self, kind: type[Exception]) -> float:
         """Seconds to the deadline of the whole request, however few bytes trickle in."""
@@ -133,7 +148,7 @@ class _Stamped(httpcore.NetworkStream):
         """What ended the reads that are kept; it is raised once they are handed out."""
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        if not self._kept:
+        if not self._kept and self._broken is None:
             self._gather()
         if not self._kept and self._broken is not None:
             broken, self._broken = self._broken, None
@@ -145,41 +160,48 @@ class _Stamped(httpcore.NetworkStream):
 
     def _gather(self) -> None:
         """Read once, or, while a body runs, until a read may be the last; each is dated as it comes."""
-        tail = b""
         try:
-            while self._broken is None:
-                data = self._receive(self._wire.left_s(httpcore.ReadTimeout))
-                tail = data[-_TAIL:] if len(data) >= _TAIL else (tail + data)[-_TAIL:]
-                if (
-                    not self._wire.body_runs
-                    or not data
-                    or tail.endswith(_LAST)
-                    or b"[DONE]" in tail
-                ):
-                    return
+            left_s = self._wire.left_s(httpcore.ReadTimeout)
+            if self._bare is None:
+                data = self._plain.read(_READ_BYTES, left_s)
+                self._kept.append((time.perf_counter_ns(), data))
+                self._wire.count(len(data))
+            else:
+                self._limit(self._bare, left_s)
+                self._stamp(self._bare)
+        except BlockingIOError:
+            self._broken = httpcore.ReadTimeout("the request's deadline passed")
+        except OSError as broken:
+            self._broken = httpcore.ReadError(str(broken))
         except (httpcore.TimeoutException, httpcore.NetworkError) as broken:
             self._broken = broken
 
-    def _receive(self, left_s: float) -> bytes:
-        """One read, dated and kept."""
-        if self._bare is None:
-            data = self._plain.read(_READ_BYTES, left_s)
-            self._kept.append((time.perf_counter_ns(), data))
-            return data
-        self._limit(self._bare, left_s)
-        try:
-            count = self._bare.recv_into(self._buffer)
-            now_ns = time.perf_counter_ns()
-        except BlockingIOError as over:
-            raise httpcore.ReadTimeout("the request's deadline passed") from over
-        except OSError as broken:
-            raise httpcore.ReadError(str(broken)) from broken
-        data = bytes(self._buffer[:count])
-        self._kept.append((now_ns, data))
-        return data
+    def _stamp(self, bare: socket.socket) -> None:
+        """The innermost loop: block, date, keep. It ends with a read that may be the last or completes what was cut."""
+        receive, clock, keep, buffer = (
+            bare.recv_into,
+            time.perf_counter_ns,
+            self._kept.append,
+            self._buffer,
+        )
+        runs, until_ns, total = self._wire.body_runs, clock() + int(LATE_S * 1e9), 0
+        while True:
+            count = receive(buffer)
+            now_ns = clock()
+            data = bytes(buffer[:count])
+            keep((now_ns, data))
+            total += count
+            if count < _SHORT or not runs or data.endswith(_LAST) or b"[DONE]" in data:
+                self._wire.count(total)
+                return
+            if now_ns > until_ns:
+                self._wire.count(total)
+                total = 0
+                self._limit(bare, self._wire.left_s(httpcore.ReadTimeout))
+                until_ns = now_ns + int(LATE_S * 1e9)
 
     def _limit(self, bare: socket.socket, left_s: float) -> None:
-        """Have the kernel end a read after `left_s`, at the latest `LATE_S` after it."""
+        """Have the kernel end a read after `left_s`, at the latest LATE_S after it."""
         if bare.gettimeout() is not None:
             bare.settimeout(None)
         if not left_s <= self._limit_s <= left_s + LATE_S:
@@ -347,8 +369,9 @@ class Lane:
                 # HTTP framing is undone between stamp and store, but every piece is from the last read: h11 asks for
                 # more only once it has handed out all it had.
                 reads.append((wire.read_ns or 0, data))
-                tail = (tail + data)[-len(_DONE[-1]) :]
-                if tail.endswith(_DONE):
+                seen = tail + data
+                tail = seen[-_TAIL:]
+                if _DONE.search(seen):
                     grace_ns = time.perf_counter_ns() + int(GRACE_S * 1e9)
                     wire.deadline_ns = min(wire.deadline_ns, grace_ns)
             answer.ended = True

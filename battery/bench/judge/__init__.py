@@ -1,0 +1,1 @@
+"""What a request and its surroundings amount to, judged from evidence alone: outcomes, doubts, breaches."""

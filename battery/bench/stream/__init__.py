@@ -1,0 +1,1 @@
+"""One streamed answer: bytes stamped as they leave the socket, then read as what a server says."""
