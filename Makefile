@@ -54,7 +54,7 @@ probe: $(READY) ## one request to any OpenAI-compatible server   (URL=http://127
 
 test: $(READY) ## every test; fetches the small model once
 	@$(BIN)/switchboard fetch smollm2-135m
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(READY) ## ruff, mypy, import floors
 	@$(BIN)/ruff check .

@@ -78,8 +78,8 @@ class Judgement:
         reading, gate = self.reading, self.gate
         self.limit("max_temp_c", "temp_c", reading.temp_c, gate.max_temp_c)
         if reading.gpus or reading.gpu_temp_c is not None:
-            temps = [gpu.temp_c for gpu in reading.gpus if gpu.temp_c is not None]
-            hottest = max(temps, default=reading.gpu_temp_c)
+            told = (reading.gpu_temp_c, *(gpu.temp_c for gpu in reading.gpus))
+            hottest = max((temp for temp in told if temp is not None), default=None)
             self.limit("max_temp_c (gpu)", "gpu", hottest, gate.max_temp_c)
         if gate.temp_band_c is None:
             self.ungated["temp_band_c"] = _UNLIMITED

@@ -305,17 +305,13 @@ class Measuring:
         self._mark()
         before, suspended = self._health(), suspensions()
         self.progress("request", "")
-        own = () if self.client.timing_pid is None else (self.client.timing_pid,)
-        with self.sampler.during(self.server.pid, own) as taken, peaks:
+        with self.sampler.during(self.server.pid, self._own()) as taken, peaks:
             done = self._stream(body)
         after = self._health()
         samples = taken.readings(done.sent_ns or time.perf_counter_ns())
         used = peaks.end(after)
         self.engaged = outcome.engagement(self.server.arm, before, after)
-        kept, why = outcome.honoured(request.sampler, done.trace.sampler, done.trace)
-        if kept == "honoured" and self.shown.seed is not None:
-            kept = "unknown"  # its word that it applied the seed was disproved
-        request = msgspec.structs.replace(request, honoured=kept, doubt=self.shown.seed)
+        request, why = self._honoured(request, done.trace)
         prefill = outcome.cold(done.trace, self.shown.words, self.shown.cache)
         facts = rules.Facts(request, prefill, used, self.engaged, why)
         kind, reason, evidence = (
@@ -346,6 +342,17 @@ class Measuring:
             started=started,
             ended=utc_now(),
         )
+
+    def _own(self) -> tuple[int, ...]:
+        """Processes of ours that work while a request runs, beside this one and the sampler."""
+        return () if self.client.timing_pid is None else (self.client.timing_pid,)
+
+    def _honoured(self, request: Request, trace: Trace) -> tuple[Request, str]:
+        """The request with what is known of its sampler, and what differs, in words."""
+        kept, why = outcome.honoured(request.sampler, trace.sampler, trace)
+        if kept == "honoured" and self.shown.seed is not None:
+            kept = "unknown"  # its word that it applied the seed was disproved
+        return msgspec.structs.replace(request, honoured=kept, doubt=self.shown.seed), why
 
     def _reset(self) -> str | None:
         """Reset the engine's own peak counter; why it was not."""

@@ -74,3 +74,9 @@ def command(root: Path, *words: str) -> tuple[list[str], dict[str, str]]:
     """A command line of the battery and the environment that keeps its lock apart."""
     environment = {**os.environ, "BATTERY_LOCK": str(root / "battery.lock"), "COLUMNS": "200"}
     return [sys.executable, "-m", "battery", *words], environment
+
+
+def children() -> list[psutil.Process]:
+    """What this process has left running, but for the engines that tests of switchboard share in a session."""
+    found = psutil.Process().children(recursive=True)
+    return [one for one in found if "switchboard" not in " ".join(one.cmdline())]

@@ -15,9 +15,8 @@ from importlib import import_module
 from pathlib import Path
 
 import msgspec
-import psutil
 import pytest
-from stopped import command, complete, nothing_left
+from stopped import children, command, complete, nothing_left
 
 from battery.bench.lock import MachineLock
 from battery.bench.progress import Interrupted, Progress
@@ -101,7 +100,7 @@ def test_a_disk_that_fills_up_is_told_and_loses_nothing(
         DiskError, match=r"cannot be written \(No space left on device\); make room"
     ):
         conduct(folder, plan, fake_arm("A"), heard)
-    assert psutil.Process().children(recursive=True) == []
+    assert children() == []
     nothing_left(small_disk, small_disk / "battery.lock")
     (small_disk / "full").unlink()
     assert ("launch" in phases) == bool(receipts), "a full disk is found before any arm is tried"
@@ -317,4 +316,4 @@ def test_50_a_server_that_dies_after_it_said_ready(
         assert not Campaign(folder).paths()
     else:  # it died while it was measured: that is a result, in every cell that it hit
         assert set(complete(folder)) <= {"ok", "lost"}
-    assert psutil.Process().children(recursive=True) == []
+    assert children() == []

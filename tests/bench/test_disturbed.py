@@ -12,6 +12,7 @@ import msgspec
 import psutil
 import pytest
 from machines import plant, write
+from stopped import children
 
 from battery.analyse.findings import analyse
 from battery.bench.client import Client
@@ -184,7 +185,7 @@ def test_reruns_are_counted_over_a_stop_and_a_block_given_up_at_its_last_cell_is
     assert len(kept) == stop_at and kept[3].breach
     assert store.complete_blocks(kept, campaign.header()) == {}, "whole, but given up"
     assert analyse(folder).blocks_complete == 0
-    assert psutil.Process().children(recursive=True) == []
+    assert children() == []
 
     hot.stop_at = None
     counts = conduct(folder, plan, arms, root, hot)

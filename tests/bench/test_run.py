@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
+from stopped import children
 
 from battery.bench import measure, preflight, sensors
 from battery.bench.lock import MachineLock
@@ -210,7 +211,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_finishes(
     kept = campaign.receipts()
     assert len(kept) == after and campaign.sealed() is None
     assert campaign.journal()[-1]["event"] == "interrupted"
-    assert psutil.Process().children(recursive=True) == []
+    assert children() == []
 
     counts, receipts = conduct(tmp_path / "c", small_plan, *arms)
     header = campaign.header()

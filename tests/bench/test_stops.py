@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from stopped import complete, nothing_left
+from stopped import children, complete, nothing_left
 
 from battery.bench import run
 from battery.bench.launch import Server
@@ -178,7 +177,7 @@ def test_51_52_a_press_at_any_stage_loses_nothing_and_leaves_nothing(
                 presser.timer.join()
         assert presser.pressed
         assert [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)] == handlers
-        assert psutil.Process().children(recursive=True) == []
+        assert children() == []
         nothing_left(Path(place), Path(place) / "battery.lock")
         campaign = Campaign(folder)
         assert (campaign.receipts() if campaign.exists else []) == presser.announced

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from byte_server import PLAIN, ByteServer, chunked, delta
+from stopped import children
 
 from battery.bench import measure
 from battery.bench.client import Client
@@ -177,5 +178,5 @@ def test_a_campaign_whose_watch_dies_stops_and_can_go_on(
     with pytest.raises(StopwatchLost):
         conduct()
     assert Campaign(tmp_path / "c").journal()[-1]["event"] == "failed"
-    assert psutil.Process().children(recursive=True) == []
+    assert children() == []
     assert conduct() == {"ok": 6}
