@@ -283,7 +283,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=6, help="under the main condition")
     parser.add_argument(
-        "--other-rounds", type=int, default=4, help="of sockets and libraries elsewhere"
+        "--other-rounds", type=int, default=2, help="of sockets and libraries elsewhere"
     )
     parser.add_argument(
         "--peer-rounds", type=int, default=1, help="of other tools elsewhere; they start slowly"

@@ -98,6 +98,10 @@ def compose(workload: str, seed: int, rung: int, words: int, letters: int = 0) -
     ]
 
 
+LONGEST_FIRST = 40
+"""Characters of the longest word that a passage may begin with."""
+
+
 @functools.cache
 def _openings() -> tuple[str, ...]:
     """Words that prompts open with, so that their first tokens differ."""
@@ -116,6 +120,9 @@ def _passage(workload: str, where: float, words: int) -> tuple[str, str]:
     """
     paragraphs = corpus(workload).paragraphs
     start, taken, parts = int(where * len(paragraphs)), 0, []
+    # a ruler of 80 signs would be a short prompt's only word
+    while len(paragraphs[start % len(paragraphs)].split(maxsplit=1)[0]) > LONGEST_FIRST:
+        start += 1
     for step in range(len(paragraphs)):
         pieces = _WORD.findall(paragraphs[(start + step) % len(paragraphs)])
         room = words - taken

@@ -20,6 +20,7 @@ def count(messages: prompts.Messages) -> list[int]:
 
 @settings(deadline=None, max_examples=25)
 @example("code", 240, 240)  # the next word stood behind more white space than letters were tried
+@example("code", 587607, 120)  # the passage began with a ruler of a hundred signs
 @given(st.sampled_from(["prose", "code", "edit"]), st.integers(0, 10**6), st.integers(120, 3000))
 def test_a_prompt_has_the_length_of_its_rung(workload: str, seed: int, rung: int) -> None:
     prompt, tokens = prompts.size(workload, seed, rung, count, tolerance=8)
