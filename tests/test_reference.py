@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -90,3 +91,12 @@ def test_with_one_seed_every_arm_wrote_the_same_tokens() -> None:
         texts.setdefault((receipt.cell.rung, receipt.cell.seed), set()).add(receipt.text.ids_digest)
     assert len(texts) == 72 + 1
     assert all(len(digests) == 1 and None not in digests for digests in texts.values())
+
+
+def test_the_readme_says_of_the_clock_what_was_measured() -> None:
+    told = json.loads((ROOT / "reports" / "client-timing.json").read_text())["headline"]
+    page = (ROOT / "README.md").read_text()
+    for name in ("ours", "floor", "best_peer"):
+        for which in ("median", "p99"):
+            assert f"{told[f'{name}_{which}_us']:.0f} µs" in page, (name, which)
+    assert told["best_peer"] in page and told["events_per_s"] == 1000
