@@ -62,7 +62,7 @@ check: $(READY) ## ruff, mypy, import floors
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench-client: $(READY) ## how late the client's stamps are, beside other tools; 25 minutes on a quiet machine
+bench-client: $(READY) ## how late the client's stamps are, beside other tools; 12 minutes on a quiet machine
 	@$(BIN)/python -m benchmarks.client_timing --out reports/client-timing.json $(BENCH)
 
 soak: $(READY) ## 500 cells against an engine that breaks at random, stopped and killed in between; some minutes

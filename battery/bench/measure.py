@@ -1,7 +1,7 @@
 """Warm up one window and time its cells, one request at a time.
 
 Knows the order of things inside a window: wake, coherence, cache probe, engagement; then per cell: gate, memory reset,
-health, the timed request, health again. It keeps what happened; outcome.py says what it means and run.py where it goes.
+health, the timed request, health again. It keeps what happened; judge/ says what it means and run.py where it goes.
 """
 
 from __future__ import annotations
@@ -161,9 +161,9 @@ class Measuring:
         done = self._stream(body)
         if done.outcome != "ok":
             kind, reason, evidence = failure.of(done, body, self.server, self._log_mark)
-            raise WindowFailed(
-                kind, f"{what}: {reason}", evidence, memory.at_death(self.server.limit)
-            )
+            # only a server that ran out of memory has a peak that is a bound
+            held = memory.at_death(self.server.limit) if kind == "oom" else NOT_TRIED
+            raise WindowFailed(kind, f"{what}: {reason}", evidence, held)
         return done
 
     def _stream(self, body: dict[str, Any]) -> Completion:

@@ -17,6 +17,7 @@ import msgspec
 
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.judge import oom, outcome
+from battery.ledger import scrub
 from battery.ledger.errors import InputError
 from battery.ledger.receipt import Cold
 from battery.ledger.receipt import Outcome as Word
@@ -138,7 +139,7 @@ def look(
     # The connection is opened ahead and nothing else is asked on it: a foreign server may serve one at a time.
     with Client(url, api_key=key, timeout_s=timeout_s, warm_path=None) as client:
         seen = judged(client.stream(CHAT, body, deadline_s=timeout_s), max_tokens, facts)
-    return msgspec.convert(without(msgspec.to_builtins(seen), key), Look)
+    return msgspec.convert(scrub.without(msgspec.to_builtins(seen), [key or ""]), Look)
 
 
 def judged(done: Completion, max_tokens: int, facts: dict[str, Any]) -> Look:
@@ -244,15 +245,6 @@ def key_of(variable: str | None) -> str | None:
             f"--api-key-env {variable}: its value is no key: it holds a line end or the like"
         )
     return key
-
-
-def without(told: Any, key: str | None) -> Any:
-    """What is printed, without the key, wherever a server may have repeated it."""
-    if isinstance(told, dict):
-        return {name: without(value, key) for name, value in told.items()}
-    if isinstance(told, list):
-        return [without(value, key) for value in told]
-    return told.replace(key, "<redacted>") if key and isinstance(told, str) else told
 
 
 def summary(seen: Look) -> list[str]:

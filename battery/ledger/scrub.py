@@ -113,20 +113,22 @@ def _wordy(value: Any) -> bool:
 
 def record(value: T, secrets: Iterable[str] = ()) -> T:
     """A whole record without what is private, and without these very words wherever they stand."""
-    known = sorted({word for word in secrets if len(word) >= SECRET_LEAST}, key=len, reverse=True)
+    known = {word for word in secrets if len(word) >= SECRET_LEAST}
+    return msgspec.convert(without(deep(msgspec.to_builtins(value)), known), type(value))
 
-    def hide(inner: Any) -> Any:
-        if isinstance(inner, str):
-            for word in known:
-                inner = inner.replace(word, HIDDEN)
-            return inner
-        if isinstance(inner, dict):
-            return {key: hide(one) for key, one in inner.items()}
-        if isinstance(inner, list | tuple):
-            return [hide(one) for one in inner]
-        return inner
 
-    return msgspec.convert(hide(deep(msgspec.to_builtins(value))), type(value))
+def without(value: Any, words: Iterable[str]) -> Any:
+    """Lists and tables without these very words, in whatever text they stand."""
+    known = sorted(filter(None, words), key=len, reverse=True)
+    if isinstance(value, str):
+        for word in known:
+            value = value.replace(word, HIDDEN)
+        return value
+    if isinstance(value, dict):
+        return {key: without(one, known) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [without(one, known) for one in value]
+    return value
 
 
 def hidden_in(environment: Mapping[str, str], words: Sequence[str] = ()) -> tuple[str, ...]:

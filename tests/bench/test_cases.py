@@ -5,21 +5,19 @@ A row is: number, what went wrong in public, and the tests that would fail if it
 
 from __future__ import annotations
 
-import ast
 import itertools
-from pathlib import Path
 
 import pytest
 from byte_server import ByteServer, check, chunked
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from known import known_tests
 from test_client import BAD, GOOD
 from test_dialects import BAD as BAD_DIALECT
 from test_dialects import GOOD as GOOD_DIALECT
 
 from battery.bench.client import Client
 
-TESTS = Path(__file__).parents[1]
 SSE, CLIENT, CLOCK, DIALECTS = (
     f"bench/test_{name}.py::" for name in ("sse", "client", "client_clock", "dialects")
 )
@@ -100,13 +98,8 @@ CASES: dict[int, tuple[str, tuple[str, ...]]] = {
 
 def test_every_case_names_tests_that_exist() -> None:
     assert list(CASES) == list(range(1, 39))
-    known: set[str] = set()
-    for path in TESTS.rglob("test_*.py"):
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.FunctionDef):
-                known.add(f"{path.relative_to(TESTS)}::{node.name}")
-    named = {test for _, tests in CASES.values() for test in tests}
-    assert all(tests for _, tests in CASES.values()) and named <= known, named - known
+    assert all(tests for _, tests in CASES.values())
+    assert not {test for _, tests in CASES.values() for test in tests} - known_tests()
 
 
 SPLIT = {

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from stopped import until
 
 from battery.bench import launch, leash
 from battery.bench.backends import load_backend
@@ -40,15 +41,6 @@ def gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def until(holds: Callable[[], object], seconds: float = 10.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def worker(running: Server) -> int:

@@ -77,6 +77,16 @@ def test_an_allocators_words_are_found_before_pages_of_traceback(
     assert "Insufficient Memory" not in receipt.evidence["log_tail"]
 
 
+def test_a_failure_that_is_no_lack_of_memory_bounds_no_peak(
+    tmp_path: Path, fake_arm: Make, small_plan: Plan
+) -> None:
+    limits = msgspec.structs.replace(small_plan.limits, memory_limit_gb=4.0)
+    plan = msgspec.structs.replace(small_plan, limits=limits)
+    (receipt,) = measured(tmp_path, plan, fake_arm("A", "--fault", "http-500"))
+    assert receipt.outcome == "error" and (receipt.reason or "").startswith("wake: HTTP 500")
+    assert receipt.memory.peak is None and not receipt.memory.lower_bound
+
+
 def test_a_secret_that_the_server_repeats_is_in_no_field(
     tmp_path: Path, fake_arm: Make, small_plan: Plan
 ) -> None:

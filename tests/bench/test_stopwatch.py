@@ -110,6 +110,18 @@ def test_a_watch_that_dies_is_no_result_of_the_server(server: ByteServer) -> Non
         assert client.stream("/x", {}, deadline_s=5).outcome == "ok"  # a new one starts
 
 
+def test_a_watch_that_cannot_even_start_is_told(
+    server: ByteServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = stopwatch.Order("/x", b"{}", 5.0, "/health", 5.0)
+    for program, words in (("/bin/false", "ended with"), ("/no/such/python", "No such file")):
+        monkeypatch.setattr(stopwatch.sys, "executable", program)
+        watch = stopwatch.Stopwatch(server.url, {"X": "y" * 200_000})
+        with pytest.raises(StopwatchLost, match=words):
+            watch.request(order)
+        watch.close()
+
+
 def test_closing_ends_a_request_in_the_midst(server: ByteServer) -> None:
     server.script = [*chunked(delta(content="a"))[:-1], "hang"]
     watch = stopwatch.Stopwatch(server.url, {})

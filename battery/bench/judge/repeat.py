@@ -6,7 +6,7 @@ only taken for one after three prompts, each sent new, again, and once more with
 nothing to be found in a cache): the slowest of the repeats must be under half of the fastest of the six that were new.
 A server whose first pair shows nothing is asked no further. The rule is blind where a prompt of this length costs less
 than the rest of the time to the first token. With log-normal noise of 30 % it accused none of 20,000 honest windows and
-caught all but one of 2,000 whose repeats took a tenth; at 60 %, 2 of 20,000 and 70 % (tests/bench/test_liars.py).
+caught 99.9 % whose repeats took a tenth; at 60 %, none or two of 20,000 and 70 % (benchmarks/cache_rule.py).
 
 The seed. The same prompt and seed at a temperature above 0 must give the same tokens. That they do proves little; that
 they do not disproves the server's word that it applied the seed.

@@ -166,7 +166,7 @@ def cap(limit: Limit | None, health: dict[str, Any]) -> dict[str, Any]:
 
 
 def at_death(limit: Limit | None) -> Memory:
-    """What is known of a server that died while loading: its own cgroup's peak, if it had one."""
+    """What is known of a server that ran out of memory outside a cell: its own cgroup's peak, if it had one."""
     if limit is None or limit.group is None:
         return Memory(peak=None, source=None, **cap(limit, {}))
     group = limit.group

@@ -8,6 +8,7 @@ allocated were found as 3.001, per process and per device.
 
 from __future__ import annotations
 
+import abc
 import functools
 import importlib
 import os
@@ -62,7 +63,7 @@ def used(nvml: Any = None) -> int | None:
         return None
 
 
-class _Nvml:
+class _Nvml(abc.ABC):
     """The largest figure seen between reset and read."""
 
     includes_file_cache = False
@@ -108,8 +109,9 @@ class _Nvml:
         """What a reader of the value must know."""
         return None
 
+    @abc.abstractmethod
     def _now(self) -> tuple[int | None, str | None]:
-        raise NotImplementedError
+        """The figure at this moment, or why there is none."""
 
 
 class PerProcess(_Nvml):

@@ -57,13 +57,14 @@ class Stopwatch:
 
     def request(self, order: Order) -> Answer:
         """Have one request timed; StopwatchLost if the child ends before it answers."""
-        child = self._child or self._start()
         try:
+            child = self._child or self._start()
             _put(child.stdin, order)
             return msgspec.msgpack.decode(_take(child.stdout), type=Answer)
         except (EOFError, OSError) as gone:
+            lost = self._child
             self.close()
-            status = child.returncode
+            status = gone if lost is None else lost.returncode
             raise StopwatchLost(
                 f"the timing process ended with {status} in the midst of a request; run the same command again"
             ) from gone
