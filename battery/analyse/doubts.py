@@ -213,7 +213,7 @@ def _texts(case: Case) -> list[Doubt]:
         if both and claims and set(claims) == {"exact"} and control.digest != own.digest:  # type: ignore[union-attr]
             found.append(
                 Doubt(
-                    severity="warning",
+                    severity="void",
                     what=f"arms {case.header.control} and {arm.name} claim only exact switches, but their sentinel"
                     " texts differ",
                     remedy="find the switch that changes bytes, and name it rounding or lossy", arm=arm.name,

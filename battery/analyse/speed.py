@@ -73,6 +73,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Block and its own ratio."""
     receipts: tuple[int, ...] = ()
 
+    @property
+    def attrition(self) -> bool:
+        """Whether so many pairs are missing that those that are left may stand for something else."""
+        return self.planned - self.pairs > stats.MOST_LOST * self.planned
+
 
 class Ladder(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate against the control over all rungs: geometric mean of the rung ratios, per block, then one t."""
@@ -227,9 +232,9 @@ def _verdict(
             word="undecided",
             why=f"{complete} of {planned} planned blocks: a verdict before the end would be peeking",
         )
-    if lost > stats.MOST_LOST * one.planned:
+    if planned >= stats.FEWEST_BLOCKS and one.attrition:
         return Verdict(
-            word="not comparable", why=f"{lost} of {one.planned} pairs are missing: {told}"
+            word="undecided", why=f"attrition: {lost} of {one.planned} pairs are missing: {told}"
         )
     return stats.judge(one.estimate, p, tost, one.margin, words(one.metric), plan.stopping.alpha)
 
@@ -253,7 +258,7 @@ def ladders(comparisons: tuple[Comparison, ...], header: Header) -> tuple[Ladder
                 for one in comparisons
                 if (one.candidate, one.metric) == (candidate.name, metric)
             ]
-            usable = [one for one in family if one.verdict.word != "not comparable"]
+            usable = [one for one in family if one.estimate is not None and not one.attrition]
             per_rung = [dict(one.by_block) for one in usable]
             blocks = sorted(set.intersection(*map(set, per_rung))) if per_rung else []
             means = [float(np.mean([math.log(rung[b]) for rung in per_rung])) for b in blocks]

@@ -22,7 +22,7 @@ ALPHA = 0.05
 FEWEST_BLOCKS = 6
 """Below six blocks there is no verdict: three blocks of one sign happen in a quarter of all null batteries."""
 MOST_LOST = 0.10
-"""Share of pairs that may be missing before two arms are not comparable."""
+"""Share of pairs that may be missing before nothing can be decided: failures are no random sample."""
 MOST_BLOCKS = 100
 """Where the search for the number of blocks needed gives up."""
 _NO_SPREAD = 1e-12
