@@ -27,6 +27,7 @@ from battery.analyse.facts import (
     WindowFacts,
 )
 from battery.analyse.gating import Disturbance, GateFacts, Phase
+from battery.analyse.mechanism import Mechanism, mechanisms
 from battery.analyse.rows import MEASURES, rows
 from battery.analyse.speed import Comparison, Ladder, Level
 from battery.analyse.stats import FEWEST_BLOCKS, Verdict
@@ -85,6 +86,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     levels: tuple[Level, ...]
     comparisons: tuple[Comparison, ...]
     ladders: tuple[Ladder, ...]
+    mechanisms: tuple[Mechanism, ...]
     drift: Drift
     windows: tuple[WindowFacts, ...]
     switches: tuple[SwitchFacts, ...]
@@ -215,6 +217,7 @@ def _everything(
     phases = gating.phases(case.pooled, header)
     doubted = doubting.doubts(msgspec.structs.replace(case, phases=phases))
     comparisons = tuple(_voided(one, doubted) for one in comparisons)
+    levels = speed.levels(frame, header)
     return Findings(
         campaign=header.campaign,
         status="complete" if complete == header.plan.blocks else "incomplete",
@@ -235,12 +238,13 @@ def _everything(
         arms=facts.arms(receipts, header),
         differences=differs,
         outcomes=facts.outcomes(facts.latest(receipts, header, counted), header),
-        levels=speed.levels(frame, header),
+        levels=levels,
         comparisons=comparisons,
         ladders=tuple(
             msgspec.structs.replace(one, standing=_standing(one, doubted, header, complete))
             for one in speed.ladders(comparisons, header)
         ),
+        mechanisms=mechanisms(comparisons, levels, header),
         drift=drift,
         windows=facts.windows(receipts, counted),
         switches=switches, gates=gates, disturbances=disturbed, phases=phases, doubts=doubted,

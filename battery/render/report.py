@@ -11,7 +11,7 @@ from pathlib import Path
 from battery.analyse import findings as kept
 from battery.analyse.findings import Findings
 from battery.ledger.store import replace
-from battery.render import course, gating, record, tables, words
+from battery.render import course, gating, record, speculation, tables, words
 from battery.render.charts import CHARTS
 
 FORMULAS = ("decode", "prefill", "ttft", "peak_memory")
@@ -28,7 +28,7 @@ def write_report(findings: Findings, reports_dir: Path) -> list[Path]:
 def markdown(findings: Findings) -> str:
     """The whole page."""
     sections: tuple[Callable[[Findings], str], ...] = (
-        _head, _results, _long, _interleaved, _speculation, _method, _switches, _quality, _validity, _again,
+        _head, _results, _long, _interleaved, speculation.section, _method, _switches, _quality, _validity, _again,
     )  # fmt: skip
     parts = [part.strip() for section in sections if (part := section(findings))]
     return "\n\n".join(parts) + "\n"
@@ -177,18 +177,6 @@ def _drift(findings: Findings) -> str:
     )
     lines.append(f"Arms against themselves, {test.pairs} neighbouring pairs: {floor}.")
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _speculation(findings: Findings) -> str:
-    """Section 1.6, where servers count."""
-    found = tables.speculation(findings)
-    if not found:
-        return ""
-    how = (
-        "Decode rate = tokens per step / seconds per step. The first depends on the text that the seed led to, the"
-        " second is the speed of the code."
-    )
-    return f"### 1.6 Speculation\n\n{how}\n\n{found}"
 
 
 def _method(findings: Findings) -> str:

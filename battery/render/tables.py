@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from battery.analyse.findings import Findings
-from battery.analyse.speed import FACTORS, Comparison
+from battery.analyse.speed import Comparison
 from battery.analyse.stats import FEWEST_BLOCKS
 from battery.render import words
 from battery.render.words import table
@@ -139,21 +139,3 @@ def statistics(findings: Findings) -> str:
         "sign-flip p", "found at 80 %", "blocks for the margin",
     ]  # fmt: skip
     return table(head, rows)
-
-
-def speculation(findings: Findings) -> str:
-    """The factors of a speculative rate where servers count them; empty where none does."""
-    known = [
-        m for m in FACTORS if any(x.metric == m and x.value is not None for x in findings.levels)
-    ]
-    rows = []
-    for arm in findings.arms if known else ():
-        for rung in findings.plan.ladder:
-            found = [findings.level(arm.arm.name, metric, rung) for metric in (*known, "decode")]
-            rows.append([arm.arm.name, f"{rung:,}", *(words.level(one) for one in found)])
-    if not rows:
-        return ""
-    titles = [
-        f"{findings.measure(m).title} ({words.unit(findings, m)})" for m in (*known, "decode")
-    ]
-    return table(["arm", "context", *titles], rows)
