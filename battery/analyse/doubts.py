@@ -9,6 +9,7 @@ import numpy as np
 
 from battery.analyse.conditions import Case, Doubt, Severity, conditions, sequences, touches
 from battery.analyse.during import during
+from battery.analyse.numerals import figure, percent
 from battery.analyse.pairs import BODIES_DIFFER
 from battery.analyse.stats import FEWEST_BLOCKS
 
@@ -145,7 +146,7 @@ def _steadiness(case: Case) -> list[Doubt]:
             Doubt(
                 severity="void",
                 what="the arms differ from themselves: neighbouring windows of one arm give"
-                f" p = {drift.self_test.p:.2g}",
+                f" p = {figure(drift.self_test.p, 2)}",
                 remedy="find what changed the machine between windows, and run again",
             )
         )  # fmt: skip
@@ -155,7 +156,7 @@ def _steadiness(case: Case) -> list[Doubt]:
                 Doubt(
                     severity="warning",
                     what=f"arm {order.candidate}: its ratio depends on whether it ran second"
-                    f" ({100 * (order.ratio - 1):+.2g} %)",
+                    f" ({percent(order.ratio - 1, sign=True)})",
                     remedy="the even number of blocks cancels it; longer rests between windows would remove it",
                     arm=order.candidate,
                 )

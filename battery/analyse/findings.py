@@ -35,7 +35,7 @@ from battery.ledger import strict
 from battery.ledger.errors import ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
-from battery.ledger.store import Campaign, Header, check_pool, pretty, replace
+from battery.ledger.store import Campaign, Header, Screen, check_pool, pretty, replace
 
 SCHEMA = 1
 _DIGITS = 9
@@ -66,6 +66,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[str, ...]
     order: tuple[tuple[str, ...], ...]
     coin: str
+    screen: Screen
+    """Whether the arms are one arm's knock-outs or isolations: every verdict is then exploratory."""
     seed: int
     seeds: dict[int, tuple[int, ...]]
     """Per block, the seeds that were measured."""
@@ -225,16 +227,13 @@ def _everything(
         seal=seal,
         plan=header.plan, plan_digest=header.plan_digest,
         control=header.control, candidates=tuple(arm.name for arm in header.arms[1:]),
-        order=header.order, coin=header.coin, seed=header.seed, seeds=_seeds(receipts),
+        order=header.order, coin=header.coin, screen=header.screen, seed=header.seed, seeds=_seeds(receipts),
         journal=journal, blocks_complete=complete, receipts=len(receipts),
         created=header.created,
         first_started=min((receipt.started for receipt in receipts), default=None),
         last_ended=max((receipt.ended for receipt in receipts), default=None),
         machine=header.machine, battery=header.battery, baseline=header.baseline,
-        measures=tuple(
-            Measure(name=m.name, title=m.title, unit=m.unit, higher_is_better=m.higher_is_better, formula=m.formula)
-            for m in MEASURES.values()
-        ),
+        measures=_measures(),
         arms=facts.arms(receipts, header),
         differences=differs,
         outcomes=facts.outcomes(facts.latest(receipts, header, counted), header),
@@ -248,6 +247,14 @@ def _everything(
         drift=drift,
         windows=facts.windows(receipts, counted),
         switches=switches, gates=gates, disturbances=disturbed, phases=phases, doubts=doubted,
+    )  # fmt: skip
+
+
+def _measures() -> tuple[Measure, ...]:
+    """The words of every metric."""
+    return tuple(
+        Measure(name=m.name, title=m.title, unit=m.unit, higher_is_better=m.higher_is_better, formula=m.formula)
+        for m in MEASURES.values()
     )  # fmt: skip
 
 
@@ -271,7 +278,9 @@ def _standing(one: Ladder, doubted: tuple[Doubt, ...], header: Header, complete:
         return f"invalid: {why[0]}"
     if complete < planned:
         return f"unfinished: {complete} of {planned} planned blocks"
-    return "pilot" if planned < FEWEST_BLOCKS else ""
+    if planned < FEWEST_BLOCKS:
+        return "pilot"
+    return "exploratory: one interval of many, not corrected" if header.screen else ""
 
 
 def _seeds(receipts: list[Receipt]) -> dict[int, tuple[int, ...]]:

@@ -53,6 +53,10 @@ def _head(findings: Findings) -> str:
         notes.append(
             "**Pilot:** there are too few blocks for a verdict; intervals are shown, claims are not."
         )
+    if findings.screen:
+        notes.append(
+            "**Exploratory:** a screen asks many questions at once; what it finds is a lead for a campaign of its own."
+        )
     voids = [one for one in findings.doubts if one.severity == "void"]
     if voids:
         notes.append(f"**Not valid as it stands:** {len(voids)} finding(s) of section 5 void it.")
@@ -72,8 +76,8 @@ def _results(findings: Findings) -> str:
     how = (
         "Each arm: geometric mean over its windows, in brackets the range of single requests, n requests. Ratio:"
         " candidate against control on the same prompts in the same block, 95 % t interval over blocks; pairs of"
-        " requests behind it of those planned. Verdicts other than the primary endpoint's are Holm-corrected within a"
-        f" metric across contexts; {tables.primary_tests(findings)}."
+        " requests behind it of those planned. Verdicts are corrected for their number: "
+        f"{tables.corrections(findings)}."
     )
     parts = ["## 1. Results", _chart(findings, "summary")]
     if findings.candidates:
@@ -94,7 +98,7 @@ def _results(findings: Findings) -> str:
             "Over the whole ladder, one interval per candidate and metric; no verdict rests on it:",
             tables.over_ladder(findings),
             "<details><summary>The tests behind the verdicts</summary>", tables.statistics(findings),
-            f"Holm: within a metric across contexts; {tables.primary_tests(findings)}. Intervals are not widened.",
+            f"Corrections: {tables.corrections(findings)}. Intervals are not widened.",
             "</details>",
         ]  # fmt: skip
     return "\n\n".join(part for part in parts if part)

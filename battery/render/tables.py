@@ -35,7 +35,8 @@ def _headline(findings: Findings, one: Comparison, mark: str) -> str:
         return f"{what} {basis}. Pilot: no verdict below {FEWEST_BLOCKS} blocks."
     tail = f": {one.verdict.why}" if one.verdict.why else ""
     told = f"{mark}{one.verdict.word}{mark} {one.verdict.qualifier}".strip()
-    return f"{what} {basis}: {told}{tail}."
+    screened = "; exploratory, one of the questions of a screen" if one.exploratory else ""
+    return f"{what} {basis}: {told}{tail}{screened}."
 
 
 def _headline_p(findings: Findings, one: Comparison) -> str:
@@ -43,17 +44,24 @@ def _headline_p(findings: Findings, one: Comparison) -> str:
     if one.p_corrected is None or findings.pilot or findings.status != "complete":
         return ""
     told = words.pvalue(one.p_corrected)
-    tests = len(findings.primary)
-    holm = f" after Holm over {tests} candidates" if tests > 1 else ""
-    return f"p {told}{holm}; "
+    after = f" after {one.correction}" if one.correction else ""
+    return f"p {told}{after}; "
 
 
-def primary_tests(findings: Findings) -> str:
-    """How the primary endpoint is corrected: it is one test per candidate."""
+def corrections(findings: Findings) -> str:
+    """How p-values are corrected, as a clause."""
+    if findings.screen:
+        return (
+            "exploratory: Benjamini-Hochberg within a metric over all candidates and contexts, with no uncorrected"
+            " endpoint"
+        )
     tests = len(findings.primary)
-    if tests > 1:
-        return f"the primary endpoint's across its {tests} candidates"
-    return "the primary endpoint is one test and stays uncorrected"
+    first = (
+        f"the primary endpoint's across its {tests} candidates"
+        if tests > 1
+        else "the primary endpoint is one test and stays uncorrected"
+    )
+    return f"Holm within a metric across contexts; {first}"
 
 
 def by_context(findings: Findings, metric: str) -> str:
@@ -129,13 +137,14 @@ def statistics(findings: Findings) -> str:
                 estimate.blocks if estimate else 0,
                 words.figure(100 * estimate.sd, 3) if estimate and estimate.sd is not None else "—",
                 words.pvalue(estimate.p if estimate else None), words.pvalue(one.p_corrected),
-                words.pvalue(one.tost_p_corrected), words.pvalue(estimate.sign_flip_p if estimate else None),
-                f"{100 * one.detectable:.2g} %" if one.detectable is not None else "—",
+                words.pvalue(one.tost_p_corrected), one.correction or "none",
+                words.pvalue(estimate.sign_flip_p if estimate else None),
+                words.percent(one.detectable) if one.detectable is not None else "—",
                 one.blocks_needed or "—",
             )
         )  # fmt: skip
     head = [
-        "arm", "metric", "context", "blocks", "sd of blocks, %", "p", "p (Holm)", "equivalence p (Holm)",
-        "sign-flip p", "found at 80 %", "blocks for the margin",
+        "arm", "metric", "context", "blocks", "sd of blocks, %", "p", "p corrected", "equivalence p corrected",
+        "correction", "sign-flip p", "found at 80 %", "blocks for the margin",
     ]  # fmt: skip
     return table(head, rows)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 
 from battery.analyse.findings import Findings
+from battery.analyse.numerals import figure as figure
+from battery.analyse.numerals import percent as percent
 from battery.analyse.speed import Comparison, Level
 from battery.analyse.stats import Estimate
 
@@ -29,16 +30,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     ]
     lines = [[cell(text) for text in head], rule, *body]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def figure(value: float | None, digits: int = 4) -> str:
-    """A number with `digits` significant digits and separators, never in exponent form; — where there is none."""
-    if value is None:
-        return "—"
-    if value == 0:
-        return "0"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{decimals}f}"
 
 
 def amount(value: float | None, metric: str) -> str:
@@ -76,10 +67,13 @@ def interval(estimate: Estimate | None) -> str:
 
 
 def verdict(one: Comparison) -> str:
-    """The verdict as a table prints it; a pilot prints none."""
+    """The verdict as a table prints it; a pilot prints none, and a screen's are marked."""
     if one.verdict.word == "pilot":
         return "none (pilot)"
-    return f"{one.verdict.word} {one.verdict.qualifier}".strip()
+    told = f"{one.verdict.word} {one.verdict.qualifier}".strip()
+    if not one.exploratory or one.verdict.word in ("not comparable", "invalid"):
+        return told
+    return f"{told} (exploratory: {one.correction or 'one comparison'})"
 
 
 def level(one: Level | None) -> str:

@@ -27,7 +27,7 @@ from battery.ledger.receipt import (
     SwitchSeen,
     Text,
 )
-from battery.ledger.store import Campaign, Header
+from battery.ledger.store import Campaign, Header, Screen
 from battery.ledger.trace import Event, Trace
 
 MACHINE = {"cpu": "Example CPU", "cores_logical": 2, "memory_bytes": 8_000_000_000, "os": "Linux"}
@@ -75,6 +75,7 @@ class World:
     change: Callable[[Receipt], Receipt | None] = lambda receipt: receipt
     """Last word on every receipt; None leaves it out."""
     plan: dict[str, Any] = field(default_factory=dict)
+    screen: Screen = ""
     seal: bool = True
     random_seed: int = 7
 
@@ -107,7 +108,7 @@ def build(root: Path, world: World | None = None, name: str = "2026-01-02-test")
         arm_digests={arm.name: arm.digest for arm in arms}, order=order,
         coin=f"{world.arms[0]} opens (flip 0 of {n})", seed=11, created="2026-01-02T03:04:05Z",
         machine=MACHINE, battery={"version": "0.1.0", "commit": "0" * 40, "dirty": False},
-        baseline={"calibration_s": 0.01, "temp_c": None},
+        baseline={"calibration_s": 0.01, "temp_c": None}, screen=world.screen,
     )  # fmt: skip
     folder = root / "receipts" / name
     campaign = Campaign.create(folder, header)
