@@ -99,7 +99,7 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
 def levels(frame: pd.DataFrame, header: Header) -> tuple[Level, ...]:
     """Every arm × metric × rung, also those without a value; metrics that no receipt has are left out."""
     return tuple(
-        _level(frame, arm.name, metric, rung)
+        _level(frame, arm.name, metric, rung, header.plan.stopping.alpha)
         for metric in MEASURES
         if metric in MAIN or frame[metric].notna().any()
         for rung in header.plan.ladder
@@ -107,7 +107,7 @@ def levels(frame: pd.DataFrame, header: Header) -> tuple[Level, ...]:
     )
 
 
-def _level(frame: pd.DataFrame, arm: str, metric: str, rung: int) -> Level:
+def _level(frame: pd.DataFrame, arm: str, metric: str, rung: int, alpha: float) -> Level:
     """One arm's value at one rung, over pooled rows."""
     seen = frame[
         (frame["arm"] == arm) & (frame["rung"] == rung) & (~frame["sentinel"].astype(bool))
@@ -119,7 +119,7 @@ def _level(frame: pd.DataFrame, arm: str, metric: str, rung: int) -> Level:
         found = group[metric].to_numpy(dtype=float)
         own = found.max() if metric == "peak_memory" else math.exp(float(np.log(found).mean()))
         windows.append((int(str(number)), float(own)))
-    mean = stats.geometric([math.log(value) for _, value in windows])
+    mean = stats.geometric([math.log(value) for _, value in windows], alpha)
     column = {"prefill": "prefill_source", "peak_memory": "memory_source"}.get(metric)
     return Level(
         arm=arm, metric=metric, rung=rung,

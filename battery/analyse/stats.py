@@ -211,7 +211,7 @@ def _undecided(estimate: Estimate, cause: str, margin: float, alpha: float) -> s
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
-    """A geometric mean over windows with its 95 % t interval (None below two windows)."""
+    """A geometric mean over windows with its t interval (None below two windows)."""
 
     value: float
     low: float | None
@@ -219,8 +219,8 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
     n: int
 
 
-def geometric(logs: Sequence[float]) -> Mean | None:
-    """The exponential of the mean of window means, with the t interval on them; None without a window."""
+def geometric(logs: Sequence[float], alpha: float = ALPHA) -> Mean | None:
+    """The exponential of the mean of window means, with the t interval at 1 − α on them; None without a window."""
     x = np.asarray(logs, dtype=float)
     if x.size == 0:
         return None
@@ -229,5 +229,5 @@ def geometric(logs: Sequence[float]) -> Mean | None:
         return Mean(value=value, low=None, high=None, n=1)
     if float(np.ptp(x)) <= _NO_SPREAD:
         return Mean(value=value, low=value, high=value, n=x.size)
-    interval = scipy_stats.ttest_1samp(x, 0.0).confidence_interval(1 - ALPHA)
+    interval = scipy_stats.ttest_1samp(x, 0.0).confidence_interval(1 - alpha)
     return Mean(value=value, low=math.exp(interval.low), high=math.exp(interval.high), n=x.size)

@@ -75,9 +75,9 @@ def _results(findings: Findings) -> str:
     """Sections 1 to 1.3."""
     how = (
         "Each arm: geometric mean over its windows, in brackets the range of single requests, n requests. Ratio:"
-        " candidate against control on the same prompts in the same block, 95 % t interval over blocks; pairs of"
-        " requests behind it of those planned. Verdicts are corrected for their number: "
-        f"{tables.corrections(findings)}."
+        f" candidate against control on the same prompts in the same block, {words.confidence(findings)} t interval"
+        " over blocks; pairs of requests behind it of those planned. Verdicts are corrected for their number:"
+        f" {tables.corrections(findings)}."
     )
     parts = ["## 1. Results", _chart(findings, "summary")]
     if findings.candidates:

@@ -57,7 +57,9 @@ def ratios(findings: Findings) -> str:
         )
         for one in findings.mechanisms
     ]  # fmt: skip
-    head = ["arm", "context", "decode", "tokens per step", "seconds per step", "remainder", "moved"]
+    level = words.confidence(findings)
+    columns = [f"{name} [{level}]" for name in ("decode", "tokens per step", "seconds per step")]
+    head = ["arm", "context", *columns, "remainder", "moved"]
     return table(head, rows)
 
 

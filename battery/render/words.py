@@ -54,8 +54,13 @@ def change(ratio: float | None, fine: bool = False) -> str:
     return f"{told} %".replace("-", "−")
 
 
+def confidence(findings: Findings) -> str:
+    """The level of every interval, which the plan's stopping rule sets: `95 %`, or `98.2 %` with four looks."""
+    return f"{100 * (1 - findings.plan.stopping.alpha):.3g} %"
+
+
 def interval(estimate: Estimate | None) -> str:
-    """Ratio and its 95 % interval, as changes in percent; finer where one decimal would blur an end."""
+    """Ratio and its interval, as changes in percent; finer where one decimal would blur an end."""
     if estimate is None:
         return "—"
     if estimate.low is None or estimate.high is None:
