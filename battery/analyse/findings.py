@@ -26,6 +26,7 @@ from battery.analyse.facts import (
     SwitchFacts,
     WindowFacts,
 )
+from battery.analyse.fits import Fit, fits
 from battery.analyse.gating import Disturbance, GateFacts, Phase
 from battery.analyse.mechanism import Mechanism, mechanisms
 from battery.analyse.rows import MEASURES, rows
@@ -85,6 +86,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     arms: tuple[ArmFacts, ...]
     differences: tuple[Difference, ...]
     outcomes: tuple[Outcomes, ...]
+    fits: tuple[Fit, ...]
     levels: tuple[Level, ...]
     comparisons: tuple[Comparison, ...]
     ladders: tuple[Ladder, ...]
@@ -219,7 +221,7 @@ def _everything(
     phases = gating.phases(case.pooled, header)
     doubted = doubting.doubts(msgspec.structs.replace(case, phases=phases))
     comparisons = tuple(_voided(one, doubted) for one in comparisons)
-    levels = speed.levels(frame, header)
+    levels, latest = speed.levels(frame, header), facts.latest(receipts, header, counted)
     return Findings(
         campaign=header.campaign,
         status="complete" if complete == header.plan.blocks else "incomplete",
@@ -236,7 +238,8 @@ def _everything(
         measures=_measures(),
         arms=facts.arms(receipts, header),
         differences=differs,
-        outcomes=facts.outcomes(facts.latest(receipts, header, counted), header),
+        outcomes=facts.outcomes(latest, header),
+        fits=fits(latest, header),
         levels=levels,
         comparisons=comparisons,
         ladders=tuple(

@@ -123,6 +123,7 @@ def _long(findings: Findings) -> str:
             "Running out of memory is a result. A peak with “>” is a lower bound: the allocation that failed never"
             " landed.",
             course.long_contexts(findings),
+            course.fits(findings),
         ]
     )
 
