@@ -19,6 +19,7 @@ from battery.analyse import facts
 from battery.analyse.drift import Drift
 from battery.analyse.facts import Difference, SwitchFacts
 from battery.analyse.gating import Disturbance, GateFacts, Phase
+from battery.analyse.lengths import Lengths
 from battery.analyse.numerals import figure, percent
 from battery.analyse.speed import Comparison
 from battery.ledger.receipt import Receipt
@@ -51,6 +52,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     header: Header
     comparisons: tuple[Comparison, ...]
     drift: Drift
+    lengths: tuple[Lengths, ...]
     differences: tuple[Difference, ...]
     switches: tuple[SwitchFacts, ...]
     gates: GateFacts

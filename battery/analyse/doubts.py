@@ -27,8 +27,8 @@ def doubts(case: Case) -> tuple[Doubt, ...]:
     """All of them, gravest first."""
     rank = {"void": 0, "warning": 1, "note": 2}
     found = [
-        *_record(case), *_progress(case), *_engagement(case), *_pairs(case), *_steadiness(case), *_far_blocks(case),
-        *_texts(case), *_cells(case), *during(case), *conditions(case),
+        *_record(case), *_progress(case), *_engagement(case), *_pairs(case), *_lengths(case), *_steadiness(case),
+        *_far_blocks(case), *_texts(case), *_cells(case), *during(case), *conditions(case),
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda doubt: rank[doubt.severity]))
 
@@ -136,6 +136,21 @@ def _pairs(case: Case) -> list[Doubt]:
                 )
             )  # fmt: skip
     return found
+
+
+def _lengths(case: Case) -> list[Doubt]:
+    """Arms whose answers are longer or shorter than the control's."""
+    return [
+        Doubt(
+            severity="warning",
+            what=f"{one.candidate} at {one.rung:,}: its answers have {figure(one.candidate_tokens, 3)} tokens, those of"
+            f" {case.header.control} on the same prompts {figure(one.control_tokens, 3)}: they differ in length",
+            remedy="an arm that stops at another place answers otherwise; read section 4, and no wall time as speed",
+            arm=one.candidate,
+        )
+        for one in case.lengths
+        if one.differs
+    ]  # fmt: skip
 
 
 def _steadiness(case: Case) -> list[Doubt]:

@@ -28,6 +28,7 @@ from battery.analyse.facts import (
 )
 from battery.analyse.fits import Fit, fits
 from battery.analyse.gating import Disturbance, GateFacts, Phase
+from battery.analyse.lengths import Lengths, lengths
 from battery.analyse.mechanism import Mechanism, mechanisms
 from battery.analyse.rows import MEASURES, rows
 from battery.analyse.speed import Comparison, Ladder, Level
@@ -91,6 +92,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     comparisons: tuple[Comparison, ...]
     ladders: tuple[Ladder, ...]
     mechanisms: tuple[Mechanism, ...]
+    lengths: tuple[Lengths, ...]
     drift: Drift
     windows: tuple[WindowFacts, ...]
     switches: tuple[SwitchFacts, ...]
@@ -216,7 +218,8 @@ def _everything(
     disturbed = gating.disturbances(receipts, counted)
     case = Case(
         frame=frame, receipts=receipts, header=header, comparisons=comparisons, drift=drift, differences=differs,
-        switches=switches, gates=gates, disturbances=disturbed, unreadable=unreadable, pool=pool,
+        lengths=lengths(frame, header), switches=switches, gates=gates, disturbances=disturbed, unreadable=unreadable,
+        pool=pool,
     )  # fmt: skip
     phases = gating.phases(case.pooled, header)
     doubted = doubting.doubts(msgspec.structs.replace(case, phases=phases))
@@ -247,6 +250,7 @@ def _everything(
             for one in speed.ladders(comparisons, header)
         ),
         mechanisms=mechanisms(comparisons, levels, header),
+        lengths=case.lengths,
         drift=drift,
         windows=facts.windows(receipts, counted),
         switches=switches, gates=gates, disturbances=disturbed, phases=phases, doubts=doubted,

@@ -39,6 +39,30 @@ def long_contexts(findings: Findings) -> str:
     return table(head, rows)
 
 
+def lengths(findings: Findings) -> str:
+    """Tokens of the answers against the control's; empty where every pair is equally long."""
+    here = [one for one in findings.lengths if one.unequal]
+    rows = [
+        (
+            one.candidate, f"{one.rung:,}", words.figure(one.control_tokens, 4), words.figure(one.candidate_tokens, 4),
+            words.interval(one.estimate), f"{one.unequal} of {one.pairs}", words.pvalue(one.p_corrected),
+            "differ" if one.differs else "no difference shown",
+        )
+        for one in here
+    ]  # fmt: skip
+    if not rows:
+        return ""
+    head = [
+        "arm", "context", f"tokens of {findings.control}", "tokens of the arm",
+        f"ratio [{words.confidence(findings)}]", "unequal pairs", "p corrected", "lengths",
+    ]  # fmt: skip
+    how = (
+        "Lengths of the answers on the same prompts, those that ended early among them. Decode of an unequal pair is"
+        " timed over the tokens that both produced."
+    )
+    return f"{how}\n\n{table(head, rows)}"
+
+
 def fits(findings: Findings) -> str:
     """Per context at which any cell ran out of memory: how often each arm fitted, by cells and by launches."""
     short = {

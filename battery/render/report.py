@@ -124,6 +124,7 @@ def _long(findings: Findings) -> str:
             " landed.",
             course.long_contexts(findings),
             course.fits(findings),
+            *(part for part in (course.lengths(findings),) if part),
         ]
     )
 

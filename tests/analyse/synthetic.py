@@ -75,6 +75,7 @@ class World:
     change: Callable[[Receipt], Receipt | None] = lambda receipt: receipt
     """Last word on every receipt; None leaves it out."""
     plan: dict[str, Any] = field(default_factory=dict)
+    sampler: Sampler = field(default_factory=lambda: Sampler(max_tokens=TOKENS, min_tokens=16))
     screen: Screen = ""
     seal: bool = True
     random_seed: int = 7
@@ -86,7 +87,7 @@ def build(root: Path, world: World | None = None, name: str = "2026-01-02-test")
     dice = random.Random(world.random_seed)
     plan = Plan(
         name="test", ladder=world.ladder, blocks=world.blocks, seeds=world.seeds,
-        sampler=Sampler(max_tokens=TOKENS, min_tokens=16), primary=Primary(rung=world.ladder[-1]),
+        sampler=world.sampler, primary=Primary(rung=world.ladder[-1]),
         **world.plan,
     )  # fmt: skip
     arms = tuple(
