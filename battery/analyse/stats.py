@@ -154,21 +154,19 @@ def judge(
     tost_p: float | None,
     margin: float,
     words: tuple[Word, Word],
+    fewest: int = FEWEST_BLOCKS,
 ) -> Verdict:
     """The verdict of STATS 3.8; `words` are for a ratio above and below 1, and both p-values are already corrected.
+
+    Below `fewest` units there is none; imported data set it to 2, for they tell their number of units as a warning.
 
     A difference needs p < .05 and the interval on that side of 1. Equivalence needs its own test: a difference that was
     not found is `undecided`, never equal.
     """
-    if (
-        estimate.blocks < FEWEST_BLOCKS
-        or p is None
-        or estimate.low is None
-        or estimate.high is None
-    ):
+    if estimate.blocks < fewest or p is None or estimate.low is None or estimate.high is None:
         return Verdict(
             word="pilot",
-            why=f"{estimate.blocks} of the {FEWEST_BLOCKS} blocks that a verdict needs",
+            why=f"{estimate.blocks} of the {fewest} blocks that a verdict needs",
         )
     bound, share = math.log1p(margin), f"{100 * margin:g} %"
     low, high = math.log(estimate.low), math.log(estimate.high)
