@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from battery.analyse.foreign import plain_csv
 from battery.analyse.foreign.findings import analyse
@@ -122,3 +125,21 @@ def test_figures_do_not_depend_on_how_a_number_is_written(tmp_path: Path) -> Non
     one = analyse(plain_csv.read(written(tmp_path, *GOOD))).comparisons
     other = [GOOD[0].replace("70.5", "+7.05e1"), GOOD[1].replace("71", "71.000")]
     assert analyse(plain_csv.read(written(tmp_path, *other))).comparisons == one
+
+
+cells = st.sampled_from(
+    ["A", "C", "512", "1", "decode", "70", "-1", "1e5", "", " ", '"', "é", "\x00", "\n", ",", ";", "tokens"]
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.lists(cells, min_size=5, max_size=9).map(",".join), max_size=4))
+def test_no_text_gets_past_the_reader_unread(lines: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder), *GOOD, *lines)
+        try:
+            found = plain_csv.read(path)
+        except InputError as refused:
+            assert str(path) in str(refused)
+        else:
+            assert len(found.rows) >= len(GOOD) and analyse(found).comparisons

@@ -13,18 +13,21 @@ _SCALES: dict[str, tuple[float, str]] = {"bytes": (1e9, " GB"), "1": (1.0, "")}
 """Divisor and unit in which a difference is told, where that is not the metric's own."""
 
 
-def change(ratio: float) -> str:
+def change(ratio: float, decimals: int = 1) -> str:
     """A ratio as a signed change in percent; as a factor where percents stop being read."""
     if ratio >= _FACTOR:
         return f"×{ratio:.3g}"
-    return f"{100 * (ratio - 1):+.1f} %".replace("-", "−")
+    return f"{_signed(100 * (ratio - 1), decimals)} %"
 
 
 def interval(one: Contrast | None) -> str:
-    """Both ends of a ratio as changes in percent."""
+    """Both ends of a ratio as changes in percent; finer where one decimal would blur an end."""
     if one is None or one.low is None or one.high is None:
         return "(no interval)"
-    return f"[{change(one.low)}, {change(one.high)}]"
+    ends = (one.low, one.high)
+    fine = ends[1] - ends[0] < 0.005 or any(0 < abs(end - 1) < 0.0005 for end in ends)
+    low, high = (change(end, 2 if fine else 1) for end in ends)
+    return f"[{low}, {high}]"
 
 
 def difference(one: Contrast, metric: Metric) -> str:
