@@ -213,7 +213,7 @@ def test_lost_pairs_are_counted_and_too_many_forbid_a_verdict() -> None:
     assert "1 of 20 stand in one arm only (A 1, C 0)" in said(only, "lost pairs")
     assert "A 20 values, C 19" in said(only, "different n")
     only = one(analyse(sheet(rows("A", values), rows("C", dict(list(up.items())[3:])))))
-    assert only.verdict == "not comparable" and "3 of 20 pairs are missing" in only.why
+    assert only.verdict == "undecided" and "attrition: 3 of 20 pairs are missing" in only.why
     assert only.ratio == pytest.approx(1.1)
 
 

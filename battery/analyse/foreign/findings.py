@@ -183,10 +183,10 @@ def _verdict(
     if case.share_lost > stats.MOST_LOST:
         lost, planned = sum(case.lost), sum(case.lost) + len(case.pairs)
         why = (
-            f"{lost} of {planned} pairs are missing; what failed may be what was slow (rounds that one arm was never to"
+            f"attrition: {lost} of {planned} pairs are missing; what failed may be what was slow (rounds that one arm was never to"
             " run can be left out of the file)"
         )
-        return "not comparable", "", why
+        return "undecided", "", why
     told = stats.judge(
         stats.Estimate(blocks=found.units, ratio=found.ratio, low=found.low, high=found.high),
         p, tost_p, margin, words(case.metric.name), fewest=FEWEST_UNITS,
