@@ -183,8 +183,8 @@ def _verdict(
     if case.share_lost > stats.MOST_LOST:
         lost, planned = sum(case.lost), sum(case.lost) + len(case.pairs)
         why = (
-            f"attrition: {lost} of {planned} pairs are missing; what failed may be what was slow (rounds that one arm was never to"
-            " run can be left out of the file)"
+            f"attrition: {lost} of {planned} pairs are missing; what failed may be what was slow (rounds that one"
+            " arm was never to run can be left out of the file)"
         )
         return "undecided", "", why
     told = stats.judge(
