@@ -241,16 +241,13 @@ def _everything(
         measures=_measures(),
         arms=facts.arms(receipts, header),
         differences=differs,
-        outcomes=facts.outcomes(latest, header),
-        fits=fits(latest, header),
-        levels=levels,
-        comparisons=comparisons,
+        outcomes=facts.outcomes(latest, header), fits=fits(latest, header),
+        levels=levels, comparisons=comparisons,
         ladders=tuple(
             msgspec.structs.replace(one, standing=_standing(one, doubted, header, complete))
             for one in speed.ladders(comparisons, header)
         ),
-        mechanisms=mechanisms(comparisons, levels, header),
-        lengths=case.lengths,
+        mechanisms=mechanisms(comparisons, levels, header), lengths=case.lengths,
         drift=drift,
         windows=facts.windows(receipts, counted),
         switches=switches, gates=gates, disturbances=disturbed, phases=phases, doubts=doubted,
