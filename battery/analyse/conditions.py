@@ -20,6 +20,7 @@ from battery.analyse.drift import Drift
 from battery.analyse.facts import Difference, SwitchFacts
 from battery.analyse.gating import Disturbance, GateFacts, Phase
 from battery.analyse.speed import Comparison
+from battery.analyse.stopping import Stopped
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Header
 
@@ -48,6 +49,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     frame: pd.DataFrame
     receipts: Sequence[Receipt]
     header: Header
+    stopped: Stopped
     comparisons: tuple[Comparison, ...]
     drift: Drift
     differences: tuple[Difference, ...]

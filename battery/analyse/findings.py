@@ -16,7 +16,7 @@ import msgspec
 
 from battery.analyse import doubts as doubting
 from battery.analyse import drift as drifting
-from battery.analyse import facts, gating, speed
+from battery.analyse import facts, gating, speed, stopping
 from battery.analyse.conditions import Case, Doubt
 from battery.analyse.drift import Drift
 from battery.analyse.facts import (
@@ -30,6 +30,7 @@ from battery.analyse.gating import Disturbance, GateFacts, Phase
 from battery.analyse.rows import MEASURES, rows
 from battery.analyse.speed import Comparison, Ladder, Level
 from battery.analyse.stats import FEWEST_BLOCKS, Verdict
+from battery.analyse.stopping import Stopped
 from battery.ledger import strict
 from battery.ledger.errors import ReceiptError
 from battery.ledger.plan import Plan
@@ -71,6 +72,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     journal: dict[str, int]
     """How often the run was started, resumed, interrupted, abandoned, finished."""
     blocks_complete: int
+    stopped: Stopped
+    """The stopping rule, its looks, and where it ended the campaign."""
     receipts: int
     created: str
     first_started: str | None
@@ -203,48 +206,59 @@ def _everything(
     counted = {int(n) for n in frame[frame["counted"].astype(bool)]["sequence"]}
     traces = {receipt.sequence: receipt.trace for receipt in receipts}
     complete = int(frame[frame["counted"].astype(bool)]["block"].nunique())
-    comparisons = speed.compare(frame, traces, header, complete)
+    stopped = stopping.stopped(frame, traces, header)
+    ended = stopping.as_ended(header, stopped.ended_at or header.plan.blocks)
+    comparisons = speed.compare(frame, traces, ended, complete)
     drift = drifting.drift(frame, comparisons, header)
     differs = facts.differences(receipts, header)
     switches, gates = facts.switches(receipts), gating.gates(receipts, header)
     disturbed = gating.disturbances(receipts, counted)
     case = Case(
-        frame=frame, receipts=receipts, header=header, comparisons=comparisons, drift=drift, differences=differs,
-        switches=switches, gates=gates, disturbances=disturbed, unreadable=unreadable, pool=pool,
+        frame=frame, receipts=receipts, header=header, stopped=stopped, comparisons=comparisons, drift=drift,
+        differences=differs, switches=switches, gates=gates, disturbances=disturbed, unreadable=unreadable, pool=pool,
     )  # fmt: skip
     phases = gating.phases(case.pooled, header)
     doubted = doubting.doubts(msgspec.structs.replace(case, phases=phases))
     comparisons = tuple(_voided(one, doubted) for one in comparisons)
     return Findings(
-        campaign=header.campaign,
-        status="complete" if complete == header.plan.blocks else "incomplete",
-        pilot=header.plan.blocks < FEWEST_BLOCKS,
-        seal=seal,
-        plan=header.plan, plan_digest=header.plan_digest,
-        control=header.control, candidates=tuple(arm.name for arm in header.arms[1:]),
-        order=header.order, coin=header.coin, seed=header.seed, seeds=_seeds(receipts),
-        journal=journal, blocks_complete=complete, receipts=len(receipts),
-        created=header.created,
+        **_fixed(header),
+        status="incomplete" if stopped.ended_at is None else "complete",
+        seal=seal, seeds=_seeds(receipts),
+        journal=journal, blocks_complete=complete, stopped=stopped, receipts=len(receipts),
         first_started=min((receipt.started for receipt in receipts), default=None),
         last_ended=max((receipt.ended for receipt in receipts), default=None),
-        machine=header.machine, battery=header.battery, baseline=header.baseline,
-        measures=tuple(
-            Measure(name=m.name, title=m.title, unit=m.unit, higher_is_better=m.higher_is_better, formula=m.formula)
-            for m in MEASURES.values()
-        ),
         arms=facts.arms(receipts, header),
         differences=differs,
-        outcomes=facts.outcomes(facts.latest(receipts, header, counted), header),
+        outcomes=facts.outcomes(facts.latest(receipts, header, counted), ended),
         levels=speed.levels(frame, header),
         comparisons=comparisons,
         ladders=tuple(
-            msgspec.structs.replace(one, standing=_standing(one, doubted, header, complete))
+            msgspec.structs.replace(one, standing=_standing(one, doubted, ended, complete))
             for one in speed.ladders(comparisons, header)
         ),
         drift=drift,
         windows=facts.windows(receipts, counted),
         switches=switches, gates=gates, disturbances=disturbed, phases=phases, doubts=doubted,
     )  # fmt: skip
+
+
+def _fixed(header: Header) -> dict[str, Any]:
+    """What was fixed before the first window, and the words of every metric."""
+    return {
+        "pilot": header.plan.blocks < FEWEST_BLOCKS,
+        "candidates": tuple(arm.name for arm in header.arms[1:]),
+        "measures": tuple(
+            Measure(name=m.name, title=m.title, unit=m.unit, higher_is_better=m.higher_is_better, formula=m.formula)
+            for m in MEASURES.values()
+        ),
+        **{
+            name: getattr(header, name)
+            for name in (
+                "campaign", "plan", "plan_digest", "control", "order", "coin", "seed", "created", "machine", "battery",
+                "baseline",
+            )
+        },
+    }  # fmt: skip
 
 
 def _voids(candidate: str, doubted: tuple[Doubt, ...]) -> list[str]:

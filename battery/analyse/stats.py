@@ -18,9 +18,9 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import DescrStatsW
 
+from battery.ledger.claims import FEWEST_BLOCKS as FEWEST_BLOCKS
+
 ALPHA = 0.05
-FEWEST_BLOCKS = 6
-"""Below six blocks there is no verdict: three blocks of one sign happen in a quarter of all null batteries."""
 MOST_LOST = 0.10
 """Share of pairs that may be missing before two arms are not comparable."""
 MOST_BLOCKS = 100

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 BarMetric = Literal[
     "decode", "prefill", "ttft", "peak_memory", "tokens_per_step", "seconds_per_step"
 ]
+FEWEST_BLOCKS = 6
+"""Below six blocks there is no verdict: three blocks of one sign happen in a quarter of all null batteries."""
+
 Rule = Literal["fixed", "looks", "precision"]
 Suite = Literal["humaneval", "humaneval+", "mbpp", "mbpp+"]
 
@@ -63,6 +66,23 @@ class Bar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: str = ""
 
 
+def rows_of_order(arms: int) -> int:
+    """Blocks after which the order of this many arms balances: the rows of its Williams square."""
+    return arms if arms < 2 or arms % 2 == 0 else 2 * arms
+
+
+def looks(plan: Plan, arms: int) -> tuple[int, ...]:
+    """Blocks after which the plan's rule looks whether the campaign ends there, ascending; none where it is fixed.
+
+    Under `precision` these are all that carry a verdict and balance the order of `arms` arms, and the plan's last.
+    """
+    if plan.stopping.rule != "precision":
+        return plan.stopping.looks
+    step = rows_of_order(arms)
+    balanced = range(step, plan.blocks, step)
+    return (*(block for block in balanced if block >= FEWEST_BLOCKS), plan.blocks)
+
+
 def stops(plan: Plan) -> list[tuple[bool, str]]:
     """What must hold of the stopping rule."""
     stopping = plan.stopping
@@ -78,7 +98,7 @@ def stops(plan: Plan) -> list[tuple[bool, str]]:
             f"stopping.looks: must ascend without repeats and end with the plan's {plan.blocks} blocks",
         ),
         (
-            not looks or looks[0] >= 6,
+            not looks or looks[0] >= FEWEST_BLOCKS,
             "stopping.looks: six blocks are the fewest that carry a verdict",
         ),
         (
@@ -86,7 +106,7 @@ def stops(plan: Plan) -> list[tuple[bool, str]]:
             "stopping.half_width: must be above 0, as a share (0.02 is ±2 %)",
         ),
         (
-            stopping.rule == "fixed" or plan.blocks >= 6,
+            stopping.rule == "fixed" or plan.blocks >= FEWEST_BLOCKS,
             "stopping.rule: a campaign of fewer than six blocks is a pilot and has nothing to stop for",
         ),
     ]
