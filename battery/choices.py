@@ -115,12 +115,14 @@ def expected_time(plan: Plan, total: int, root: Path) -> str:
             header, journal = kept.header(), kept.journal()
         except ReceiptError:
             continue  # another campaign's damage is told where that campaign is asked for
-        undisturbed = [event["event"] for event in journal] == ["started", "finished"]
+        course = [event for event in journal if event["event"] != "look"]
+        undisturbed = [event["event"] for event in course] == ["started", "finished"]
         if header.plan_digest == plan.digest and undisturbed:
-            start, end = (datetime.fromisoformat(event["at"]) for event in journal)
+            start, end = (datetime.fromisoformat(event["at"]) for event in course)
             each = (end - start).total_seconds() / max(1, len(kept.paths()))
             if each > 0:  # the wall clock may have been set back meanwhile
                 last = max(last or ("", 0.0), (header.created, each))
     if last is None:
         return "expected time: not known before its first campaign; the display tells it from the first cell on"
-    return f"expected time: about {last[1] * total / 60:.0f} min, as it took here on {last[0]}"
+    most = "at most" if plan.stopping.rule != "fixed" else "about"
+    return f"expected time: {most} {last[1] * total / 60:.0f} min, as it took here on {last[0]}"

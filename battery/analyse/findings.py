@@ -117,6 +117,11 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
         return next(x for x in self.measures if x.name == name)
 
     @property
+    def asked(self) -> int:
+        """Blocks that the campaign asks for: the plan's, or those at which its stopping rule ended it."""
+        return self.stopped.ended_at or self.plan.blocks
+
+    @property
     def primary(self) -> tuple[Comparison, ...]:
         """The endpoint that was declared before measuring, once per candidate."""
         return tuple(x for x in self.comparisons if x.primary)

@@ -22,6 +22,7 @@ import pandas as pd
 from battery.analyse import speed
 from battery.analyse.rows import rows
 from battery.analyse.speed import Comparison
+from battery.analyse.stats import Estimate
 from battery.ledger.claims import Rule, looks
 from battery.ledger.store import Campaign, Header
 from battery.ledger.trace import Trace
@@ -36,9 +37,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     candidate: str
     word: str
     """The verdict at the rule's level."""
-    ratio: float | None
-    low: float | None
-    high: float | None
+    estimate: Estimate | None
     half_width: float | None
     """Half of the interval's width, as a share: √(high / low) − 1."""
     enough: bool
@@ -105,14 +104,12 @@ def _look(frame: pd.DataFrame, traces: Mapping[int, Trace], header: Header, bloc
 
 def _seen(one: Comparison, wanted: float | None) -> Seen:
     """One candidate; `wanted` is the half width to be reached, None where it must be decided."""
-    estimate = one.estimate
-    low, high = (estimate.low, estimate.high) if estimate else (None, None)
+    low, high = (one.estimate.low, one.estimate.high) if one.estimate else (None, None)
     half = None if low is None or high is None else math.sqrt(high / low) - 1
     comparable = one.verdict.word in {*DECIDED, "undecided"}
     narrow = wanted is not None and half is not None and half <= wanted and comparable
     return Seen(
-        candidate=one.candidate, word=one.verdict.word, ratio=estimate.ratio if estimate else None,
-        low=low, high=high, half_width=half,
+        candidate=one.candidate, word=one.verdict.word, estimate=one.estimate, half_width=half,
         enough=one.verdict.word in DECIDED if wanted is None else narrow,
     )  # fmt: skip
 

@@ -19,6 +19,7 @@ from battery.bench import schedule
 from battery.bench.progress import Progress
 from battery.bench.run import Conductor
 from battery.choices import campaign_folder, chosen, chosen_arms, expected_time
+from battery.cli import looking
 from battery.cli.options import (
     ArmsOption,
     CampaignsArgument,
@@ -31,6 +32,7 @@ from battery.cli.options import (
 )
 from battery.ledger import store
 from battery.ledger.arm import difference, known_arms, load_arm
+from battery.ledger.claims import rule
 from battery.ledger.errors import CellsFailed, ReceiptError
 from battery.ledger.plan import load_plan
 from battery.ledger.store import Campaign
@@ -59,6 +61,7 @@ def plan(
     for coin, name in enumerate(names):
         order = schedule.orders(names, chosen_plan.blocks, coin)
         console.print(f"if the coin says {name}: " + " | ".join(" ".join(row) for row in order))
+    console.print(f"stopping rule: {rule(chosen_plan, len(names))}")
     if odd := schedule.unbalanced(len(names), chosen_plan.blocks):
         console.print(odd)
     metric = chosen_plan.primary.metric
@@ -103,7 +106,9 @@ def run(
     console = Console(stderr=True, highlight=False) if as_json else out()
     folder = campaign_folder(campaign, chosen_plan, to_run, words, root, console)
     with display(as_json, console) as progress:
-        counts = Conductor(chosen_plan, to_run, folder, progress, seed, port).run()
+        counts = Conductor(
+            chosen_plan, to_run, folder, progress, seed, port, enough=looking.enough
+        ).run()
     report, headline = publish(folder, root)
     if as_json:
         facts = {
@@ -183,12 +188,16 @@ def _state(kept: Campaign) -> tuple[list[str], list[str]]:
     counts = Counter(receipt.outcome for receipt in receipts)
     last = kept.journal()[-1] if kept.journal() else {"event": "created", "at": header.created}
     state = "sealed" if kept.sealed() else f"{last['event']} {last['at']}"
-    total = schedule.expected_cells(header.plan, len(header.arms))
+    ended = store.ended_by_rule(kept)
+    asked = ended or header.plan.blocks
+    total = schedule.expected_cells(header.plan, len(header.arms)) * asked // header.plan.blocks
+    if ended and ended < header.plan.blocks:
+        state += f", ended by its rule after {ended} of at most {header.plan.blocks} blocks"
     words = ", ".join(f"{count} {name}" for name, count in counts.most_common())
     arms = ",".join(arm.name for arm in header.arms)
     pooled = sum(len(block) for block in complete.values())
     rest = len(receipts) - pooled
-    blocks = f"{len(complete)}/{header.plan.blocks}"
+    blocks = f"{len(complete)}/{asked}"
     cells = f"{pooled}/{total}" + (f" (+{rest} of unfinished blocks)" if rest else "")
     return [kept.folder.name, arms, blocks, cells, words, state], unreadable
 

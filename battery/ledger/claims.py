@@ -83,6 +83,23 @@ def looks(plan: Plan, arms: int) -> tuple[int, ...]:
     return (*(block for block in balanced if block >= FEWEST_BLOCKS), plan.blocks)
 
 
+def rule(plan: Plan, arms: int) -> str:
+    """The plan's stopping rule in words: when it looks, what ends the campaign, and the level of every test."""
+    stopping, at = plan.stopping, looks(plan, arms)
+    level = f"tests at {stopping.alpha:.4g}".replace("0.", ".")
+    after = (
+        f"looks after {', '.join(map(str, at[:-1]))}{' and ' if at[1:] else ''}{at[-1]} blocks"
+        if at
+        else ""
+    )
+    if stopping.rule == "looks":
+        return f"{after}; ends at the first at which every candidate's primary endpoint is decided; {level}"
+    if stopping.rule == "precision":
+        width = f"±{100 * (stopping.half_width or 0):g} %"
+        return f"{after}; ends at the first at which every candidate's primary interval is within {width}; {level}"
+    return f"fixed: ends after {plan.blocks} blocks, without looks before; {level}"
+
+
 def stops(plan: Plan) -> list[tuple[bool, str]]:
     """What must hold of the stopping rule."""
     stopping = plan.stopping

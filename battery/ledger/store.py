@@ -351,3 +351,11 @@ def check_pool(receipts: Iterable[Receipt], header: Header) -> None:
         digest = receipt.model.get("digest")
         if digest is not None and models.setdefault(receipt.cell.arm, digest) != digest:
             raise ReceiptError(f"{where}: arm {receipt.cell.arm} ran on two models ({digest} here)")
+
+
+def ended_by_rule(campaign: Campaign) -> int | None:
+    """Blocks after which the journal says that the plan's rule ended the campaign; None while it goes on."""
+    looks = (
+        event for event in campaign.journal() if event["event"] == "look" and event.get("ends")
+    )
+    return next((int(event["block"]) for event in looks), None)

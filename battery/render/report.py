@@ -11,7 +11,7 @@ from pathlib import Path
 from battery.analyse import findings as kept
 from battery.analyse.findings import Findings
 from battery.ledger.store import replace
-from battery.render import course, gating, record, tables, words
+from battery.render import claims, course, gating, record, tables, words
 from battery.render.charts import CHARTS
 
 FORMULAS = ("decode", "prefill", "ttft", "peak_memory")
@@ -49,6 +49,7 @@ def _head(findings: Findings) -> str:
         notes.append(
             f"**Unfinished:** {findings.blocks_complete} of {plan.blocks} planned blocks are complete."
         )
+    notes += claims.ended(findings)
     if findings.pilot:
         notes.append(
             "**Pilot:** there are too few blocks for a verdict; intervals are shown, claims are not."
@@ -71,9 +72,9 @@ def _results(findings: Findings) -> str:
     """Sections 1 to 1.3."""
     how = (
         "Each arm: geometric mean over its windows, in brackets the range of single requests, n requests. Ratio:"
-        " candidate against control on the same prompts in the same block, 95 % t interval over blocks; pairs of"
-        " requests behind it of those planned. Verdicts other than the primary endpoint's are Holm-corrected within a"
-        f" metric across contexts; {tables.primary_tests(findings)}."
+        f" candidate against control on the same prompts in the same block, {words.confidence(findings)} t interval"
+        " over blocks; pairs of requests behind it of those planned. Verdicts other than the primary endpoint's are"
+        f" Holm-corrected within a metric across contexts; {tables.primary_tests(findings)}."
     )
     parts = ["## 1. Results", _chart(findings, "summary")]
     if findings.candidates:
@@ -197,6 +198,7 @@ def _method(findings: Findings) -> str:
         [
             "## 2. Method",
             record.method(findings),
+            *claims.looks(findings),
             "### What differs between the arms",
             "Computed from the resolved arms and from what the servers told; “no” means that no arm file says so.",
             record.differences(findings),

@@ -28,8 +28,8 @@ def _headline(findings: Findings, one: Comparison, mark: str) -> str:
         return f"{what} {mark}{one.verdict.word}{mark}: {one.verdict.why}."
     blocks = f"{one.estimate.blocks} blocks" if one.estimate.blocks != 1 else "1 block"
     basis = (
-        f"{words.interval(one.estimate)} (95 % interval; {_headline_p(findings, one)}{blocks}, {one.pairs} pairs of"
-        f" requests; margin {100 * one.margin:g} %)"
+        f"{words.interval(one.estimate)} ({words.confidence(findings)} interval; {_headline_p(findings, one)}{blocks},"
+        f" {one.pairs} pairs of requests; margin {100 * one.margin:g} %)"
     )
     if one.verdict.word == "pilot":
         return f"{what} {basis}. Pilot: no verdict below {FEWEST_BLOCKS} blocks."
@@ -64,7 +64,11 @@ def by_context(findings: Findings, metric: str) -> str:
         part = ", control" if arm.arm.name == findings.control and findings.candidates else ""
         head.append(f"{arm.arm.name}{part} ({unit})")
     for candidate in findings.candidates:
-        head += [f"{candidate} / {findings.control} [95 %]", "pairs", "verdict"]
+        head += [
+            f"{candidate} / {findings.control} [{words.confidence(findings)}]",
+            "pairs",
+            "verdict",
+        ]
     rows = []
     for rung in findings.plan.ladder:
         row = [f"{rung:,}"]
@@ -114,7 +118,8 @@ def over_ladder(findings: Findings) -> str:
         )
         for one in findings.ladders
     ]  # fmt: skip
-    return table(["arm", "metric", "ratio over rungs [95 %]", "blocks", "rungs", "standing"], rows)
+    ratio = f"ratio over rungs [{words.confidence(findings)}]"
+    return table(["arm", "metric", ratio, "blocks", "rungs", "standing"], rows)
 
 
 def statistics(findings: Findings) -> str:

@@ -63,8 +63,13 @@ def change(ratio: float | None, fine: bool = False) -> str:
     return f"{told} %".replace("-", "−")
 
 
+def confidence(findings: Findings) -> str:
+    """The level of the intervals over blocks, which follows the stopping rule: such as 95 %."""
+    return f"{100 * (1 - findings.stopped.alpha):.4g} %"
+
+
 def interval(estimate: Estimate | None) -> str:
-    """Ratio and its 95 % interval, as changes in percent; finer where one decimal would blur an end."""
+    """Ratio and its interval, as changes in percent; finer where one decimal would blur an end."""
     if estimate is None:
         return "—"
     if estimate.low is None or estimate.high is None:

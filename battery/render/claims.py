@@ -1,0 +1,45 @@
+"""What the plan claimed in advance, and what became of it: the stopping rule and its looks."""
+
+from __future__ import annotations
+
+from battery.analyse.findings import Findings
+from battery.ledger.claims import rule
+from battery.render import words
+from battery.render.words import table
+
+
+def ended(findings: Findings) -> list[str]:
+    """Where a rule with looks ended the campaign or where it stands, as notes for the head; none where it is fixed."""
+    stopped = findings.stopped
+    if not stopped.planned:
+        return []
+    told = (
+        f"**Stopping rule**, declared before measuring: {rule(findings.plan, len(findings.arms))}."
+    )
+    if stopped.ended_at is None:
+        return [f"{told} Not ended yet: {stopped.why}."]
+    early = "early, " if stopped.early else ""
+    return [
+        f"{told} Ended {early}after {stopped.ended_at} of at most {findings.plan.blocks} blocks: {stopped.why}."
+    ]
+
+
+def looks(findings: Findings) -> list[str]:
+    """A heading and the looks so far, one row per candidate; nothing where the rule has none."""
+    stopped = findings.stopped
+    if not stopped.planned:
+        return []
+    wanted = "decided" if stopped.half_width is None else f"within ±{100 * stopped.half_width:g} %"
+    rows = [
+        (
+            look.block, one.candidate, words.interval(one.estimate),
+            "—" if one.half_width is None else f"{100 * one.half_width:.2f} %", one.word,
+            "yes" if one.enough else "no", "ended" if look.ends else "went on",
+        )
+        for look in stopped.looks
+        for one in look.seen
+    ]  # fmt: skip
+    ratio = f"primary endpoint [{words.confidence(findings)}]"
+    head = ["blocks", "arm", ratio, "half width", "verdict", wanted, "campaign"]
+    how = "Each look saw the blocks before it and nothing else."
+    return ["### Looks", how, table(head, rows) if rows else "None yet."]
