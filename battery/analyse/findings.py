@@ -35,7 +35,7 @@ from battery.ledger import strict
 from battery.ledger.errors import ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
-from battery.ledger.store import Campaign, Header, check_pool, pretty, replace
+from battery.ledger.store import Campaign, Earlier, Header, check_pool, pretty, replace
 
 SCHEMA = 1
 _DIGITS = 9
@@ -81,6 +81,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     machine: dict[str, Any]
     battery: dict[str, Any]
     baseline: dict[str, Any]
+    earlier: Earlier | None
+    """Campaigns that were started here before; None where that was not kept."""
     measures: tuple[Measure, ...]
     arms: tuple[ArmFacts, ...]
     differences: tuple[Difference, ...]
@@ -260,7 +262,7 @@ def _fixed(header: Header) -> dict[str, Any]:
             name: getattr(header, name)
             for name in (
                 "campaign", "plan", "plan_digest", "control", "order", "coin", "seed", "created", "machine", "battery",
-                "baseline",
+                "baseline", "earlier",
             )
         },
     }  # fmt: skip

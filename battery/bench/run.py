@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from battery.bench import gate, memory, preflight, schedule, sensors
 from battery.bench.backends import load_backend
 from battery.bench.client import Client
@@ -23,14 +25,14 @@ from battery.bench.memory import settle
 from battery.bench.progress import Interrupted, Progress, Stopper
 from battery.bench.prompts import Prompt
 from battery.bench.versions import versions
-from battery.ledger import disk, store
+from battery.ledger import disk, history, store
 from battery.ledger.arm import Arm
 from battery.ledger.cell import Cell, Window
 from battery.ledger.claims import looks
 from battery.ledger.errors import LaunchError, PlanError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
-from battery.ledger.store import Campaign, Header
+from battery.ledger.store import Campaign, Earlier, Header
 
 
 class Disturbed(Exception):
@@ -82,44 +84,51 @@ class Conductor:
             MachineLock(self.campaign.folder.name, self._lock),
         ):
             self.campaign.clean()
-            header = self._open(stopper)
-            if self.campaign.sealed() is not None:
+            folder, arms = self.campaign.folder, list(self.arms.values())
+            known = self.campaign.header() if self.campaign.exists else None
+            if known:
+                preflight.check_same(folder, known, self.plan, arms, self._machine)
+            if known and self.campaign.sealed() is not None:
                 self.progress.note(
                     f"{self.campaign.folder} is finished and sealed; nothing is measured again"
                 )
-                return self._counts(header)
-            self.campaign.note("resumed" if self.campaign.journal() else "started")
-            try:
-                self._prompts = preflight.load_prompts(self.campaign)
-                for complaint in self.campaign.set_aside():
-                    self.progress.note(complaint)
-                self._blocks(header, stopper)
-            except KeyboardInterrupt:
-                self.campaign.try_note("interrupted")
-                raise
-            except Exception as broken:
-                first = (str(broken) or type(broken).__name__).splitlines()[0]
-                self.campaign.try_note("failed", reason=first[:300])
-                raise
-            self.campaign.note("finished")
-            self.campaign.seal()
+                return self._counts(known)
+            digests = {arm.name: arm.digest for arm in arms}
+            before = None if known else history.earlier(folder.parent, digests)
+            with history.listed(self.campaign, self.plan, arms):
+                header = known or self._open(stopper, before)
+                self._measure(header, stopper)
         return self._counts(header)
+
+    def _measure(self, header: Header, stopper: Stopper) -> None:
+        """Every block that is missing, the end in the journal, and the seal."""
+        self.campaign.note("resumed" if self.campaign.journal() else "started")
+        try:
+            self._prompts = preflight.load_prompts(self.campaign)
+            for complaint in self.campaign.set_aside():
+                self.progress.note(complaint)
+            self._blocks(header, stopper)
+        except KeyboardInterrupt:
+            self.campaign.try_note("interrupted")
+            raise
+        except Exception as broken:
+            first = (str(broken) or type(broken).__name__).splitlines()[0]
+            self.campaign.try_note("failed", reason=first[:300])
+            raise
+        self.campaign.note("finished")
+        self.campaign.seal()
 
     def _counts(self, header: Header) -> Counter[str]:
         """How many cells of complete blocks had which outcome."""
         pooled = store.complete_blocks(self.campaign.receipts(), header).values()
         return Counter(receipt.outcome for block in pooled for receipt in block)
 
-    def _open(self, stopper: Stopper) -> Header:
-        """The header of a campaign that goes on, or of a new one, which is written once every arm has started."""
+    def _open(self, stopper: Stopper, before: Earlier | None) -> Header:
+        """The header of a new campaign, which is written once every arm has started."""
         folder, arms = self.campaign.folder, list(self.arms.values())
-        if self.campaign.exists:
-            header = self.campaign.header()
-            preflight.check_same(folder, header, self.plan, arms, self._machine)
-            return header
         disk.try_writing(folder / store.HEADER)  # said now, not when every arm has been tried
         preflight.wait_quiet(self.plan, self.progress, stopper, self._glances)
-        header = self._new_header(stopper)
+        header = msgspec.structs.replace(self._new_header(stopper), earlier=before)
         sized = preflight.try_arms(
             self._tried(arms, stopper), self.plan, header.seed, self.progress, stopper
         )

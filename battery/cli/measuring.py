@@ -18,7 +18,7 @@ from rich.table import Table
 from battery.bench import schedule
 from battery.bench.progress import Progress
 from battery.bench.run import Conductor
-from battery.choices import campaign_folder, chosen, chosen_arms, expected_time
+from battery.choices import campaign_folder, chosen, chosen_arms, expected_time, known_campaigns
 from battery.cli import looking
 from battery.cli.options import (
     ArmsOption,
@@ -30,7 +30,7 @@ from battery.cli.options import (
     app,
     out,
 )
-from battery.ledger import store
+from battery.ledger import history, store
 from battery.ledger.arm import difference, known_arms, load_arm
 from battery.ledger.claims import rule
 from battery.ledger.errors import CellsFailed, ReceiptError
@@ -168,13 +168,18 @@ def status(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> No
     for column in ("campaign", "arms", "blocks", "cells", "outcomes", "state"):
         table.add_column(column)
     complaints: list[str] = []
-    for folder in chosen(campaigns, root):
+    logged = [] if campaigns else history.lives(root / "receipts")
+    gone = [life for life in logged if life.header is None]
+    for folder in chosen(campaigns, root) if campaigns or not gone or known_campaigns(root) else ():
         try:
             row, unreadable = _state(Campaign(folder))
         except ReceiptError as broken:  # one campaign's damage must not hide the others
             row, unreadable = [folder.name, "", "", "", "", "damaged"], [str(broken)]
         table.add_row(*row)
         complaints += unreadable
+    for life in gone:
+        first, state = life.first, f"started {life.first.at}, {history.gone(life)}"
+        table.add_row(first.campaign, ",".join(first.arms), "", "", "", state)
     out().print(table)
     for complaint in complaints:
         typer.echo(f"battery: {complaint}", err=True)

@@ -1,4 +1,4 @@
-"""What the plan claimed in advance, and what became of it: the stopping rule and its looks."""
+"""What the plan claimed in advance, and what became of it; and which campaigns were started before."""
 
 from __future__ import annotations
 
@@ -43,3 +43,22 @@ def looks(findings: Findings) -> list[str]:
     head = ["blocks", "arm", ratio, "half width", "verdict", wanted, "campaign"]
     how = "Each look saw the blocks before it and nothing else."
     return ["### Looks", how, table(head, rows) if rows else "None yet."]
+
+
+def earlier(findings: Findings) -> list[str]:
+    """A heading, and the campaigns of the same arms that were started here before, with how each ended."""
+    head, kept = "### Started here before", findings.earlier
+    if kept is None:
+        return [head, "Campaigns of these arms: not kept when this campaign was started."]
+    others = f"Campaigns of other arms: {kept.others}."
+    if not kept.same_arms:
+        return [head, f"Campaigns of these arms: none. {others}"]
+    rows = [
+        (one.campaign, one.at, ",".join(one.arms), f"{one.plan}, digest {one.plan_digest[:16]}", one.ended)
+        for one in kept.same_arms
+    ]  # fmt: skip
+    return [
+        head,
+        f"Campaigns of these arms: {len(rows)}. {others}",
+        table(["campaign", "started", "arms", "plan", "ended"], rows),
+    ]

@@ -199,6 +199,7 @@ def _method(findings: Findings) -> str:
             "## 2. Method",
             record.method(findings),
             *claims.looks(findings),
+            *claims.earlier(findings),
             "### What differs between the arms",
             "Computed from the resolved arms and from what the servers told; “no” means that no arm file says so.",
             record.differences(findings),
