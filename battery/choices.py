@@ -11,8 +11,9 @@ from rich.console import Console
 from battery.bench.backends import load_backend
 from battery.ledger import derive, store, strict
 from battery.ledger.arm import Arm, known_arms, load_arm
+from battery.ledger.claims import unknown_arm
 from battery.ledger.errors import ArmError, InputError, ReceiptError
-from battery.ledger.plan import Plan
+from battery.ledger.plan import Plan, load_plan
 from battery.ledger.store import Campaign
 
 
@@ -50,6 +51,14 @@ def chosen_arms(
     switches = tuple(word.strip() for word in rest.split(",") if word.strip())
     made = (derive.knockouts if knockout else derive.isolations)(arm, switches)
     return made, f"{'knockout' if knockout else 'isolate'}-{arm.name}"
+
+
+def plan_for(name: str, arms: Sequence[Arm], root: Path) -> Plan:
+    """The plan of this name; ArmError if one of its bars is about an arm that is no candidate here."""
+    plan = load_plan(name, root / "plans")
+    if wrong := unknown_arm(plan, [arm.name for arm in arms]):
+        raise ArmError(f"plan {plan.name}: {wrong}")
+    return plan
 
 
 def folder_of(campaign: str, root: Path) -> Path:

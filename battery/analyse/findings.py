@@ -14,9 +14,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from battery.analyse import bars as barring
 from battery.analyse import doubts as doubting
 from battery.analyse import drift as drifting
 from battery.analyse import facts, gating, speed, stopping
+from battery.analyse.bars import BarResult
 from battery.analyse.conditions import Case, Doubt
 from battery.analyse.drift import Drift
 from battery.analyse.facts import (
@@ -32,6 +34,7 @@ from battery.analyse.speed import Comparison, Ladder, Level
 from battery.analyse.stats import FEWEST_BLOCKS, Verdict
 from battery.analyse.stopping import Stopped
 from battery.ledger import strict
+from battery.ledger.claims import Bar
 from battery.ledger.errors import ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
@@ -97,6 +100,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     disturbances: tuple[Disturbance, ...]
     phases: tuple[Phase, ...]
     doubts: tuple[Doubt, ...]
+    bars: tuple[BarResult, ...] = ()
+    """The bars that the plan declares, and what became of each."""
 
     def level(self, arm: str, metric: str, rung: int) -> Level | None:
         """One arm's own value, if the metric is known at all."""
@@ -117,6 +122,18 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     def measure(self, name: str) -> Measure:
         """The words of a metric."""
         return next(x for x in self.measures if x.name == name)
+
+    def held_against(self, bars: Sequence[Bar], sealed: bool = False) -> tuple[BarResult, ...]:
+        """What became of these bars; those of the plan were sealed with it, those named afterwards were not."""
+        voids = [
+            f"invalid: {d.what}" for d in self.doubts if d.severity == "void" and d.arm is None
+        ]
+        waits = "" if self.stopped.ended_at else self.stopped.why
+        measured = barring.Measured(
+            plan=self.plan, control=self.control, candidates=self.candidates, comparisons=self.comparisons,
+            hindrance=voids[0] if voids else waits,
+        )  # fmt: skip
+        return barring.results(bars, measured, sealed)
 
     @property
     def asked(self) -> int:
@@ -201,6 +218,8 @@ def found(
     `unreadable` are complaints about receipts left out, `pool` why some could not be pooled.
     """
     whole = _everything(receipts, header, list(unreadable), pool, seal, dict(journal))
+    sealed = seal is not None and not pool
+    whole = msgspec.structs.replace(whole, bars=whole.held_against(header.plan.bars, sealed))
     return msgspec.convert(_rounded(msgspec.to_builtins(whole)), Findings, strict=False)
 
 

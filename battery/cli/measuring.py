@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -18,8 +18,16 @@ from rich.table import Table
 from battery.bench import schedule
 from battery.bench.progress import Progress
 from battery.bench.run import Conductor
-from battery.choices import campaign_folder, chosen, chosen_arms, expected_time, known_campaigns
+from battery.choices import (
+    campaign_folder,
+    chosen,
+    chosen_arms,
+    expected_time,
+    known_campaigns,
+    plan_for,
+)
 from battery.cli import looking
+from battery.cli.checking import line
 from battery.cli.options import (
     ArmsOption,
     CampaignsArgument,
@@ -34,9 +42,12 @@ from battery.ledger import history, store
 from battery.ledger.arm import difference, known_arms, load_arm
 from battery.ledger.claims import rule
 from battery.ledger.errors import CellsFailed, ReceiptError
-from battery.ledger.plan import load_plan
+from battery.ledger.plan import Plan
 from battery.ledger.store import Campaign
 from battery.terminal import Grid, Lines, failed_cells
+
+if TYPE_CHECKING:
+    from battery.analyse.bars import BarResult
 
 
 @app.command(epilog="Examples: battery plan --arms A,C --plan quick · battery plan --knockout C")
@@ -49,7 +60,7 @@ def plan(
 ) -> None:
     """Show the order in which a campaign would run. Touches nothing, starts nothing."""
     to_run, _ = chosen_arms(arms, knockout, isolate, root)
-    chosen_plan, console = load_plan(plan, root / "plans"), out()
+    chosen_plan, console = plan_for(plan, to_run, root), out()
     rungs = ", ".join(f"{rung:,}" for rung in chosen_plan.ladder)
     total = schedule.expected_cells(chosen_plan, len(to_run))
     console.print(f"plan {chosen_plan.name}: {chosen_plan.why}", markup=False)
@@ -102,38 +113,50 @@ def run(
     ] = False,
     root: RootOption = Path(),
 ) -> None:
-    """Measure arms against each other, write receipts, then charts and report. Ctrl-C stops it resumable."""
+    """Measure arms against each other, write receipts, then charts and report. Ctrl-C stops it resumable.
+
+    Bars of the plan are told at the end and leave the exit code as it is: `battery check` is what fails on them.
+    """
     to_run, words = chosen_arms(arms, knockout, isolate, root)
-    chosen_plan = load_plan(plan, root / "plans")
+    chosen_plan = plan_for(plan, to_run, root)
     console = Console(stderr=True, highlight=False) if as_json else out()
     folder = campaign_folder(campaign, chosen_plan, to_run, words, root, console)
     with display(as_json, console) as progress:
         counts = Conductor(
             chosen_plan, to_run, folder, progress, seed, port, enough=looking.enough
         ).run()
-    report, headline = publish(folder, root)
+    report, headline, bars = publish(folder, root)
     if as_json:
         facts = {
             "campaign": folder.name,
             "cells": sum(counts.values()),
             "outcomes": dict(counts),
+            "bars": {one.what: one.outcome for one in bars},
             "report": str(report),
         }
         sys.stdout.write(json.dumps(facts) + "\n")
     else:
-        console.print(headline, markup=False)
-        console.print(
-            f"receipts: {folder}\ncharts:   {root / 'charts' / folder.name}\nreport:   {report}",
-            markup=False,
-        )
+        lines = [
+            headline,
+            *(f"bar {line(one, declared=True)}" for one in bars),
+            f"receipts: {folder}",
+            f"charts:   {root / 'charts' / folder.name}",
+            f"report:   {report}",
+        ]
+        console.print("\n".join(lines), markup=False)
+    _judge_failures(chosen_plan, counts, folder)
+
+
+def _judge_failures(plan: Plan, counts: Counter[str], folder: Path) -> None:
+    """CellsFailed with the cells' names when more of them failed than the plan allows."""
     failed = sum(counts.values()) - counts["ok"]
-    if failed > chosen_plan.limits.failed_share * sum(counts.values()):
+    if failed > plan.limits.failed_share * sum(counts.values()):
         rest = ", ".join(
             f"{count} {name}" for name, count in sorted(counts.items()) if name != "ok"
         )
         raise CellsFailed(
             f"{failed} of {sum(counts.values())} cells did not end ok ({rest}), more than the"
-            f" {chosen_plan.limits.failed_share:.0%} that the plan allows:\n{failed_cells(folder)}"
+            f" {plan.limits.failed_share:.0%} that the plan allows:\n{failed_cells(folder)}"
         )
 
 
@@ -149,8 +172,8 @@ def display(quiet: bool, console: Console) -> Iterator[Progress]:
         yield Lines(console)
 
 
-def publish(folder: Path, root: Path) -> tuple[Path, str]:
-    """Draw the charts and write the report of a campaign; the path of the Markdown, and the headline."""
+def publish(folder: Path, root: Path) -> tuple[Path, str, tuple[BarResult, ...]]:
+    """Draw the charts and write the report of a campaign; the path of the Markdown, the headline, and the bars."""
     from battery.analyse import findings as analysis
     from battery.render import charts as drawing
     from battery.render import report as reporting
@@ -160,7 +183,7 @@ def publish(folder: Path, root: Path) -> tuple[Path, str]:
     drawing.render_charts(found, root / "charts" / folder.name)
     written = reporting.write_report(found, root / "reports")
     page = next(path for path in written if path.suffix == ".md")
-    return page, tables.headline(found)
+    return page, tables.headline(found), found.bars
 
 
 @app.command(epilog="Examples: battery status · battery status quick-A-C")

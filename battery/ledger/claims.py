@@ -5,6 +5,7 @@ Both are in the plan's digest, and so in every receipt: a rule that was chosen a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -127,6 +128,16 @@ def stops(plan: Plan) -> list[tuple[bool, str]]:
             "stopping.rule: a campaign of fewer than six blocks is a pilot and has nothing to stop for",
         ),
     ]
+
+
+def unknown_arm(plan: Plan, arms: Sequence[str]) -> str | None:
+    """What is wrong with the bars for these arms, the control first; None where every bar names a candidate."""
+    for number, bar in enumerate(plan.bars, start=1):
+        if not arms[1:]:
+            return f"bars[{number}]: a bar needs a candidate, and {arms[0]} is the only arm"
+        if bar.candidate and bar.candidate not in arms[1:]:
+            return f"bars[{number}].candidate: {bar.candidate} is no candidate here; those are {', '.join(arms[1:])}"
+    return None
 
 
 def bars(plan: Plan) -> list[tuple[bool, str]]:

@@ -1,4 +1,4 @@
-"""What the plan claimed in advance, and what became of it; and which campaigns were started before."""
+"""What the plan claimed in advance, and what became of it: stopping rule, looks, bars; what was started before."""
 
 from __future__ import annotations
 
@@ -62,3 +62,20 @@ def earlier(findings: Findings) -> list[str]:
         f"Campaigns of these arms: {len(rows)}. {others}",
         table(["campaign", "started", "arms", "plan", "ended"], rows),
     ]
+
+
+def bars(findings: Findings) -> str:
+    """The plan's bars with what became of each; a sentence where it declares none."""
+    if not findings.bars:
+        return "None: the plan declares no bars."
+    rows = [
+        (one.what, one.candidate or "—", f"**{one.outcome}**", one.why, "yes" if one.sealed else "**no**")
+        for one in findings.bars
+    ]  # fmt: skip
+    return table(["bar", "arm", "outcome", "why", "sealed"], rows)
+
+
+def bars_met(findings: Findings) -> list[str]:
+    """How many bars are met, as a line for the head; none where the plan declares none."""
+    met = sum(one.outcome == "met" for one in findings.bars)
+    return [f"- Bars: {met} of {len(findings.bars)} met (section 5)."] if findings.bars else []

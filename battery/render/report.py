@@ -62,7 +62,7 @@ def _head(findings: Findings) -> str:
         f"Primary endpoint, declared before measuring: {findings.measure(plan.primary.metric).title} at {plan.anchor:,}"
         f" tokens of context, practical margin {100 * plan.margins.of(plan.primary.metric):g} %."
     )
-    quality = "- Quality: not run (section 4)."
+    quality = "\n".join(["- Quality: not run (section 4).", *claims.bars_met(findings)])
     return "\n\n".join(
         [f"# {findings.campaign}", *notes, f"{lines}\n{quality}", endpoint]
     )  # fmt: skip
@@ -245,7 +245,8 @@ def _quality(findings: Findings) -> str:
 
 def _validity(findings: Findings) -> str:
     """Section 5."""
-    return f"## 5. Validity findings\n\n{record.doubts(findings)}"
+    bars = f"### Bars declared in the plan\n\n{claims.bars(findings)}"
+    return f"## 5. Validity findings\n\n{record.doubts(findings)}\n\n{bars}"
 
 
 def _again(findings: Findings) -> str:
