@@ -14,7 +14,7 @@ import typer
 
 from battery.choices import chosen
 from battery.cli.options import CampaignsArgument, RootOption, app, out
-from battery.ledger.claims import Bar, BarMetric
+from battery.ledger.claims import Bar, BarMetric, possible
 from battery.ledger.errors import BarsFailed, InputError
 from battery.ledger.store import Campaign
 
@@ -117,8 +117,9 @@ def bar_of(words: str) -> Bar:
         suite, candidate, points = quality.groups()
         named = {"candidate": candidate or "", "suite": suite, "within": float(points) / 100}
     with contextlib.suppress(msgspec.ValidationError):
-        if named is not None:
-            return msgspec.convert(named, Bar)
+        bar = msgspec.convert(named, Bar)
+        if possible(bar):
+            return bar
     raise InputError(
         f'--bar "{words}": give metric@rung, candidate and bound, such as "{EXAMPLE}" (rung and candidate may be left'
         f' out; metrics: {", ".join(get_args(BarMetric))}), or a suite, such as "humaneval C within 5 points"'

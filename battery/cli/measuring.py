@@ -125,6 +125,12 @@ def run(
         counts = Conductor(
             chosen_plan, to_run, folder, progress, seed, port, enough=looking.enough
         ).run()
+    _tell(folder, root, counts, console, as_json)
+    _judge_failures(chosen_plan, counts, folder)
+
+
+def _tell(folder: Path, root: Path, counts: Counter[str], console: Console, as_json: bool) -> None:
+    """Charts and report, and what came of the campaign: as lines, or as one JSON line."""
     report, headline, bars = publish(folder, root)
     if as_json:
         facts = {
@@ -144,7 +150,6 @@ def run(
             f"report:   {report}",
         ]
         console.print("\n".join(lines), markup=False)
-    _judge_failures(chosen_plan, counts, folder)
 
 
 def _judge_failures(plan: Plan, counts: Counter[str], folder: Path) -> None:

@@ -140,25 +140,35 @@ def unknown_arm(plan: Plan, arms: Sequence[str]) -> str | None:
     return None
 
 
+def possible(bar: Bar) -> bool:
+    """Whether a bar asks for something that could be or not be."""
+    return not any(complaint for holds, complaint in _bar(bar, "") if not holds)
+
+
 def bars(plan: Plan) -> list[tuple[bool, str]]:
     """What must hold of each bar."""
     found = []
     for number, bar in enumerate(plan.bars, start=1):
-        speed = [value for value in (bar.at_least, bar.at_most) if value is not None]
         at = f"bars[{number}]"
-        found += [
-            (
-                (bar.suite is None) == (bar.within is None) and bool(speed) == (bar.suite is None),
-                f"{at}: give at_least and/or at_most for a speed bar, or suite and within for a quality bar",
-            ),
-            (bar.rung in (0, *plan.ladder), f"{at}.rung: {bar.rung} is not on the ladder"),
-            (
-                all(value > -1 for value in speed),
-                f"{at}: changes are shares above −1 (0.03 is +3 %)",
-            ),
-            (
-                bar.within is None or 0 < bar.within < 1,
-                f"{at}.within: must be between 0 and 1 (0.05 is 5 points)",
-            ),
-        ]
+        found += _bar(bar, at)
+        found.append((bar.rung in (0, *plan.ladder), f"{at}.rung: {bar.rung} is not on the ladder"))
     return found
+
+
+def _bar(bar: Bar, at: str) -> list[tuple[bool, str]]:
+    """What must hold of a bar whatever its plan."""
+    speed = [value for value in (bar.at_least, bar.at_most) if value is not None]
+    return [
+        (
+            (bar.suite is None) == (bar.within is None) and bool(speed) == (bar.suite is None),
+            f"{at}: give at_least and/or at_most for a speed bar, or suite and within for a quality bar",
+        ),
+        (
+            all(value > -1 for value in speed),
+            f"{at}: changes are shares above −1 (0.03 is +3 %)",
+        ),
+        (
+            bar.within is None or 0 < bar.within < 1,
+            f"{at}.within: must be between 0 and 1 (0.05 is 5 points)",
+        ),
+    ]
