@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
-.PHONY: help setup battery run plan status charts report verify arms doctor probe import test check bench-client soak lock clean
+.PHONY: help setup battery run plan status charts report verify bars arms doctor probe import test check bench-client soak lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,9 @@ plan: $(READY) ## the order in which ARMS would run; starts nothing
 
 status charts report verify: $(READY) ## of CAMPAIGN, or of all
 	@$(BIN)/battery $@ $(CAMPAIGN)
+
+bars: $(READY) ## hold CAMPAIGN, or all, against the bars of its plan and BAR   (BAR="decode@512 C >= +3%")
+	@$(BIN)/battery check $(CAMPAIGN) $(if $(BAR),--bar "$(BAR)")
 
 arms doctor: $(READY) ## list the arms; look at this machine
 	@$(BIN)/battery $@

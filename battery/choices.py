@@ -11,8 +11,9 @@ from rich.console import Console
 from battery.bench.backends import load_backend
 from battery.ledger import derive, store, strict
 from battery.ledger.arm import Arm, known_arms, load_arm
+from battery.ledger.claims import unknown_arm
 from battery.ledger.errors import ArmError, InputError, ReceiptError
-from battery.ledger.plan import Plan
+from battery.ledger.plan import Plan, load_plan
 from battery.ledger.store import Campaign, Screen
 
 
@@ -55,6 +56,14 @@ def chosen_arms(
 def screen_of(knockout: str | None, isolate: str | None) -> Screen:
     """What a campaign of these words is: a screen of many switches at once, or a comparison of arms."""
     return "isolate" if isolate is not None else "knockout" if knockout is not None else ""
+
+
+def plan_for(name: str, arms: Sequence[Arm], root: Path) -> Plan:
+    """The plan of this name; ArmError if one of its bars is about an arm that is no candidate here."""
+    plan = load_plan(name, root / "plans")
+    if wrong := unknown_arm(plan, [arm.name for arm in arms]):
+        raise ArmError(f"plan {plan.name}: {wrong}")
+    return plan
 
 
 def folder_of(campaign: str, root: Path) -> Path:
@@ -120,12 +129,14 @@ def expected_time(plan: Plan, total: int, root: Path) -> str:
             header, journal = kept.header(), kept.journal()
         except ReceiptError:
             continue  # another campaign's damage is told where that campaign is asked for
-        undisturbed = [event["event"] for event in journal] == ["started", "finished"]
+        course = [event for event in journal if event["event"] != "look"]
+        undisturbed = [event["event"] for event in course] == ["started", "finished"]
         if header.plan_digest == plan.digest and undisturbed:
-            start, end = (datetime.fromisoformat(event["at"]) for event in journal)
+            start, end = (datetime.fromisoformat(event["at"]) for event in course)
             each = (end - start).total_seconds() / max(1, len(kept.paths()))
             if each > 0:  # the wall clock may have been set back meanwhile
                 last = max(last or ("", 0.0), (header.created, each))
     if last is None:
         return "expected time: not known before its first campaign; the display tells it from the first cell on"
-    return f"expected time: about {last[1] * total / 60:.0f} min, as it took here on {last[0]}"
+    most = "at most" if plan.stopping.rule != "fixed" else "about"
+    return f"expected time: {most} {last[1] * total / 60:.0f} min, as it took here on {last[0]}"

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -18,7 +18,17 @@ from rich.table import Table
 from battery.bench import schedule
 from battery.bench.progress import Progress
 from battery.bench.run import Conductor
-from battery.choices import campaign_folder, chosen, chosen_arms, expected_time, screen_of
+from battery.choices import (
+    campaign_folder,
+    chosen,
+    chosen_arms,
+    expected_time,
+    known_campaigns,
+    plan_for,
+    screen_of,
+)
+from battery.cli import looking
+from battery.cli.checking import line
 from battery.cli.options import (
     ArmsOption,
     CampaignsArgument,
@@ -29,12 +39,16 @@ from battery.cli.options import (
     app,
     out,
 )
-from battery.ledger import store
+from battery.ledger import history, store
 from battery.ledger.arm import difference, known_arms, load_arm
+from battery.ledger.claims import rule
 from battery.ledger.errors import CellsFailed, ReceiptError
-from battery.ledger.plan import load_plan
+from battery.ledger.plan import Plan
 from battery.ledger.store import Campaign
 from battery.terminal import Grid, Lines, failed_cells
+
+if TYPE_CHECKING:
+    from battery.analyse.bars import BarResult
 
 
 @app.command(epilog="Examples: battery plan --arms A,C --plan quick · battery plan --knockout C")
@@ -47,7 +61,7 @@ def plan(
 ) -> None:
     """Show the order in which a campaign would run. Touches nothing, starts nothing."""
     to_run, _ = chosen_arms(arms, knockout, isolate, root)
-    chosen_plan, console = load_plan(plan, root / "plans"), out()
+    chosen_plan, console = plan_for(plan, to_run, root), out()
     rungs = ", ".join(f"{rung:,}" for rung in chosen_plan.ladder)
     total = schedule.expected_cells(chosen_plan, len(to_run))
     console.print(f"plan {chosen_plan.name}: {chosen_plan.why}", markup=False)
@@ -59,6 +73,7 @@ def plan(
     for coin, name in enumerate(names):
         order = schedule.orders(names, chosen_plan.blocks, coin)
         console.print(f"if the coin says {name}: " + " | ".join(" ".join(row) for row in order))
+    console.print(f"stopping rule: {rule(chosen_plan, len(names))}")
     if odd := schedule.unbalanced(len(names), chosen_plan.blocks):
         console.print(odd)
     metric = chosen_plan.primary.metric
@@ -99,35 +114,56 @@ def run(
     ] = False,
     root: RootOption = Path(),
 ) -> None:
-    """Measure arms against each other, write receipts, then charts and report. Ctrl-C stops it resumable."""
+    """Measure arms against each other, write receipts, then charts and report. Ctrl-C stops it resumable.
+
+    Bars of the plan are told at the end and leave the exit code as it is: `battery check` is what fails on them.
+    """
     to_run, words = chosen_arms(arms, knockout, isolate, root)
-    chosen_plan = load_plan(plan, root / "plans")
+    chosen_plan = plan_for(plan, to_run, root)
     console = Console(stderr=True, highlight=False) if as_json else out()
     folder = campaign_folder(campaign, chosen_plan, to_run, words, root, console)
     with display(as_json, console) as progress:
         counts = Conductor(
-            chosen_plan, to_run, folder, progress, seed, port, screen=screen_of(knockout, isolate)
-        ).run()
-    report, headline = publish(folder, root)
+            chosen_plan, to_run, folder, progress, seed, port, screen=screen_of(knockout, isolate),
+            enough=looking.enough,
+        ).run()  # fmt: skip
+    _tell(folder, root, counts, console, as_json)
+    _judge_failures(chosen_plan, counts, folder)
+
+
+def _tell(folder: Path, root: Path, counts: Counter[str], console: Console, as_json: bool) -> None:
+    """Charts and report, and what came of the campaign: as lines, or as one JSON line."""
+    report, headline, bars = publish(folder, root)
     if as_json:
         facts = {
-            "campaign": folder.name, "cells": sum(counts.values()), "outcomes": dict(counts), "report": str(report),
-        }  # fmt: skip
+            "campaign": folder.name,
+            "cells": sum(counts.values()),
+            "outcomes": dict(counts),
+            "bars": {one.what: one.outcome for one in bars},
+            "report": str(report),
+        }
         sys.stdout.write(json.dumps(facts) + "\n")
     else:
-        console.print(headline, markup=False)
-        console.print(
-            f"receipts: {folder}\ncharts:   {root / 'charts' / folder.name}\nreport:   {report}",
-            markup=False,
-        )
+        lines = [
+            headline,
+            *(f"bar {line(one, declared=True)}" for one in bars),
+            f"receipts: {folder}",
+            f"charts:   {root / 'charts' / folder.name}",
+            f"report:   {report}",
+        ]
+        console.print("\n".join(lines), markup=False)
+
+
+def _judge_failures(plan: Plan, counts: Counter[str], folder: Path) -> None:
+    """CellsFailed with the cells' names when more of them failed than the plan allows."""
     failed = sum(counts.values()) - counts["ok"]
-    if failed > chosen_plan.limits.failed_share * sum(counts.values()):
+    if failed > plan.limits.failed_share * sum(counts.values()):
         rest = ", ".join(
             f"{count} {name}" for name, count in sorted(counts.items()) if name != "ok"
         )
         raise CellsFailed(
             f"{failed} of {sum(counts.values())} cells did not end ok ({rest}), more than the"
-            f" {chosen_plan.limits.failed_share:.0%} that the plan allows:\n{failed_cells(folder)}"
+            f" {plan.limits.failed_share:.0%} that the plan allows:\n{failed_cells(folder)}"
         )
 
 
@@ -143,8 +179,8 @@ def display(quiet: bool, console: Console) -> Iterator[Progress]:
         yield Lines(console)
 
 
-def publish(folder: Path, root: Path) -> tuple[Path, str]:
-    """Draw the charts and write the report of a campaign; the path of the Markdown, and the headline."""
+def publish(folder: Path, root: Path) -> tuple[Path, str, tuple[BarResult, ...]]:
+    """Draw the charts and write the report of a campaign; the path of the Markdown, the headline, and the bars."""
     from battery.analyse import findings as analysis
     from battery.render import charts as drawing
     from battery.render import report as reporting
@@ -154,7 +190,7 @@ def publish(folder: Path, root: Path) -> tuple[Path, str]:
     drawing.render_charts(found, root / "charts" / folder.name)
     written = reporting.write_report(found, root / "reports")
     page = next(path for path in written if path.suffix == ".md")
-    return page, tables.headline(found)
+    return page, tables.headline(found), found.bars
 
 
 @app.command(epilog="Examples: battery status · battery status quick-A-C")
@@ -164,13 +200,18 @@ def status(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> No
     for column in ("campaign", "arms", "blocks", "cells", "outcomes", "state"):
         table.add_column(column)
     complaints: list[str] = []
-    for folder in chosen(campaigns, root):
+    logged = [] if campaigns else history.lives(root / "receipts")
+    gone = [life for life in logged if life.header is None]
+    for folder in chosen(campaigns, root) if campaigns or not gone or known_campaigns(root) else ():
         try:
             row, unreadable = _state(Campaign(folder))
         except ReceiptError as broken:  # one campaign's damage must not hide the others
             row, unreadable = [folder.name, "", "", "", "", "damaged"], [str(broken)]
         table.add_row(*row)
         complaints += unreadable
+    for life in gone:
+        first, state = life.first, f"started {life.first.at}, {history.gone(life)}"
+        table.add_row(first.campaign, ",".join(first.arms), "", "", "", state)
     out().print(table)
     for complaint in complaints:
         typer.echo(f"battery: {complaint}", err=True)
@@ -184,12 +225,16 @@ def _state(kept: Campaign) -> tuple[list[str], list[str]]:
     counts = Counter(receipt.outcome for receipt in receipts)
     last = kept.journal()[-1] if kept.journal() else {"event": "created", "at": header.created}
     state = "sealed" if kept.sealed() else f"{last['event']} {last['at']}"
-    total = schedule.expected_cells(header.plan, len(header.arms))
+    ended = store.ended_by_rule(kept)
+    asked = ended or header.plan.blocks
+    total = schedule.expected_cells(header.plan, len(header.arms)) * asked // header.plan.blocks
+    if ended and ended < header.plan.blocks:
+        state += f", ended by its rule after {ended} of at most {header.plan.blocks} blocks"
     words = ", ".join(f"{count} {name}" for name, count in counts.most_common())
     arms = ",".join(arm.name for arm in header.arms)
     pooled = sum(len(block) for block in complete.values())
     rest = len(receipts) - pooled
-    blocks = f"{len(complete)}/{header.plan.blocks}"
+    blocks = f"{len(complete)}/{asked}"
     cells = f"{pooled}/{total}" + (f" (+{rest} of unfinished blocks)" if rest else "")
     return [kept.folder.name, arms, blocks, cells, words, state], unreadable
 

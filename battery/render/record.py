@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from battery.analyse.findings import Findings
+from battery.ledger.claims import rule
 from battery.render import words
 from battery.render.tables import corrections
 from battery.render.words import table
@@ -13,6 +14,7 @@ from battery.render.words import table
 def method(findings: Findings) -> str:
     """The settings, one per row."""
     plan, sampler = findings.plan, findings.plan.sampler
+    most = f"{'at most ' if findings.stopped.planned else ''}{plan.blocks}"
     top_k = sampler.top_k or "not cut"
     per_block = "; ".join(
         f"{block}: {', '.join(map(str, seeds))}" for block, seeds in findings.seeds.items()
@@ -20,7 +22,8 @@ def method(findings: Findings) -> str:
     rows: list[tuple[str, str]] = [
         ("plan", f"{plan.name}, digest {findings.plan_digest[:16]}"),
         ("contexts", ", ".join(f"{rung:,}" for rung in plan.ladder) + f" tokens; workload {plan.workload}"),
-        ("blocks", f"{findings.blocks_complete} complete of {plan.blocks}; every block has one fresh process per arm"),
+        ("blocks", f"{findings.blocks_complete} complete of {most}; every block has one fresh process per arm"),
+        ("stopping rule", rule(plan, len(findings.arms))),
         ("order", " · ".join("-".join(block) for block in findings.order)),
         ("coin", findings.coin),
         ("seeds", f"campaign {findings.seed}; {plan.seeds} new per block, common to its arms ({per_block})"),

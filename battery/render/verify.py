@@ -49,8 +49,8 @@ def verify(root: Path, campaign: str) -> list[Problem]:
         ]
     try:
         store.header()
-        found = [*_seal(store), *_receipts(store)]
         findings = analyse(store.folder)
+        found = [*_seal(store), *_receipts(store, findings.asked)]
     except ReceiptError as broken:
         return [
             Problem(
@@ -101,8 +101,8 @@ def _seal(store: Campaign) -> Iterator[Problem]:
         yield Problem(place=f"{where}/{SEAL}", what=what, remedy=restore)
 
 
-def _receipts(store: Campaign) -> Iterator[Problem]:
-    """Receipts that cannot be read or pooled, and blocks that are not whole."""
+def _receipts(store: Campaign, blocks: int) -> Iterator[Problem]:
+    """Receipts that cannot be read or pooled, and those of the first `blocks` blocks that are not whole."""
     where, header = f"receipts/{store.folder.name}", store.header()
     receipts, complaints = store.readable()
     for complaint in complaints:
@@ -119,7 +119,7 @@ def _receipts(store: Campaign) -> Iterator[Problem]:
         except ReceiptError as refused:
             yield Problem(place=where, what=str(refused), remedy="keep campaigns apart")
     whole = complete_blocks(receipts, header)
-    missing = [block for block in range(1, header.plan.blocks + 1) if block not in whole]
+    missing = [block for block in range(1, blocks + 1) if block not in whole]
     if missing:
         told = ", ".join(map(str, missing))
         yield Problem(
