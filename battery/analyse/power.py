@@ -24,6 +24,8 @@ SURE = 0.8
 MOST_BLOCKS = 100_000
 """Where the search for blocks gives up."""
 _LEAST = 3
+_SOLVER = 1e-4
+"""Blocks by which the solver's root may be off; a whole number must not be rounded up for it."""
 
 
 def upper_sd(sd: float, blocks: int) -> float | None:
@@ -44,7 +46,7 @@ def difference_blocks(sd: float, margin: float, alpha: float = stats.ALPHA) -> i
     found = TTestPower().solve_power(
         effect_size=math.log1p(margin) / sd, alpha=alpha, power=POWER, alternative="two-sided"
     )
-    blocks = math.ceil(float(np.squeeze(found)) - 1e-9)
+    blocks = math.ceil(float(np.squeeze(found)) - _SOLVER)
     return blocks if blocks <= MOST_BLOCKS else None
 
 

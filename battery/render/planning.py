@@ -65,9 +65,13 @@ def _blocks(one: Endpoint) -> str:
     """The recommendation, and a plain sentence where it does not reach the margin."""
     advised = one.recommended
     if one.needed is not None and advised is not None and one.needed <= advised:
-        exact = (
-            "" if one.needed == advised else f" ({count(one.needed)} would do; six, and balanced)"
-        )
+        exact = ""
+        if one.needed < stats.FEWEST_BLOCKS:
+            exact = (
+                f" ({blocks(one.needed)} would find it; six are the fewest that carry a verdict)"
+            )
+        elif one.needed < advised:
+            exact = f" ({blocks(one.needed)} would find it; {advised} balance the orders)"
         return f"{advised} blocks detect {share(one.detects)}; {margin(one.margin)} needs {advised}{exact}"
     return f"{advised} blocks detect {share(one.detects)}; {margin(one.margin)} would need {count(one.needed)}"
 
