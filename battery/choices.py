@@ -147,7 +147,7 @@ def seconds_of(text: str) -> float:
     return seconds
 
 
-class Earlier(NamedTuple):
+class Basis(NamedTuple):
     """A campaign to plan from, why it was chosen, and what speaks against it."""
 
     folder: Path
@@ -155,16 +155,16 @@ class Earlier(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def earlier(
+def basis_for(
     named: str | None, arms: Sequence[Arm], machine: Mapping[str, Any], root: Path
-) -> Earlier:
+) -> Basis:
     """The campaign to plan from: the one named, else the newest of these arms on this machine, else of their names.
 
     Only campaigns with two complete blocks are looked for. InputError where there is none.
     """
     if named is not None:
         folder = folder_of(named, root)
-        return Earlier(folder, "named", _unlike(Campaign(folder).header(), arms, machine))
+        return Basis(folder, "named", _unlike(Campaign(folder).header(), arms, machine))
     found: list[tuple[bool, str, Path, tuple[str, ...]]] = []
     for name in known_campaigns(root):
         folder = root / "receipts" / name
@@ -179,7 +179,7 @@ def earlier(
         kept = Campaign(folder)
         if len(complete_blocks(kept.readable()[0], kept.header())) >= 2:
             how = "the newest of these arms on this machine"
-            return Earlier(folder, how if same else "the newest of arms with these names", unlike)
+            return Basis(folder, how if same else "the newest of arms with these names", unlike)
     raise InputError(
         f"{root / 'receipts'}: no campaign of these arms here with two complete blocks; run a pilot with them:"
         " battery run --plan quick, or a copy of the plan with blocks = 4; or name a campaign with --from"

@@ -6,13 +6,16 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from battery.bench import sensors
 from battery.choices import seconds_of
 from battery.cli import main
 from battery.ledger.errors import InputError
+from battery.ledger.receipt import Receipt
 
 sys.path.insert(0, str(Path(__file__).parent / "analyse"))
 import synthetic
@@ -70,25 +73,27 @@ def test_what_is_no_time_is_refused(text: str) -> None:
 
 def test_the_reference_campaign_answers(call: Call) -> None:
     words = ("plan", "--power", "--arms", "A,B,C", "--plan", "reference", "--from", "reference-cpu")
-    code, said, _ = call(ROOT, *words, "--budget", "1h")
-    assert code == 0
-    for part in ("spread and time from reference-cpu (named", "B against A", "C against A",
-                 "blocks detect", "launches", "this plan: 12 blocks, about", "in 1 h 00 min:"):  # fmt: skip
-        assert part in said, said
     code, said, _ = call(ROOT, *words, "--json", "--margin", "0.2")
     found = json.loads(said)
     assert code == 0 and found["margin"] == 0.2 and found["within"] is None
-    main_endpoints = [one for one in found["endpoints"] if one["primary"]]
-    assert [one["candidate"] for one in main_endpoints] == ["B", "C"]
-    assert all(one["sd"] > 0 and one["recommended"] % 6 == 0 for one in main_endpoints)
-    # a campaign of three arms and twelve blocks took 25 min from its first cell to its last
+    endpoints = [one for one in found["endpoints"] if one["primary"]]
+    assert [one["candidate"] for one in endpoints] == ["B", "C"]
+    assert all(one["sd"] > 0 and one["recommended"] % 6 == 0 for one in endpoints)
+    # three arms, twelve blocks: from the first cell to the last it took 25 min
     assert 20 * 60 < found["planned"]["seconds"] < 30 * 60
 
 
-def test_another_machine_is_a_warning_and_no_error(call: Call) -> None:
-    code, said, _ = call(ROOT, "plan", "--power", "--plan", "gpu", "--from", "h200", "--json")
+def test_another_machine_is_a_warning_and_no_error(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sensors, "fingerprint", lambda: dict(synthetic.MACHINE))
+    code, said, _ = call(
+        ROOT, "plan", "--power", "--plan", "gpu", "--from", "h200", "--budget", "1h"
+    )
     assert code == 0
-    assert any("another machine (" in warning for warning in json.loads(said)["warnings"])
+    for part in ("spread and time from h200 (named", "another machine (cpu", "C against A",
+                 "blocks detect", "launches", "this plan: 6 blocks, about", "in 1 h 00 min:"):  # fmt: skip
+        assert part in said, said
 
 
 def test_the_newest_of_these_arms_on_this_machine_is_taken(
@@ -131,3 +136,39 @@ def test_the_help_has_an_example(root: Path, call: Call) -> None:
     assert "plan --power --arms A,C --plan pr --budget 2h" in " ".join(
         call(root, "plan", "--help")[1].split()
     )
+
+
+def test_campaigns_are_combined(root: Path, call: Call) -> None:
+    def other_prompts(receipt: Receipt) -> Receipt:
+        cell = msgspec.structs.replace(receipt.cell, seed=receipt.cell.seed + 7_000_000)
+        return msgspec.structs.replace(receipt, cell=cell)
+
+    synthetic.build(root, synthetic.World(effect={"C": 1.05}), name="monday")
+    again = synthetic.World(effect={"C": 1.05}, random_seed=8, change=other_prompts)
+    synthetic.build(root, again, name="tuesday")
+    code, said, _ = call(root, "combine", "monday", "tuesday")
+    assert code == 0
+    for part in ("C against A, 95 % intervals", "monday: ", "(primary): +", "fixed effect", "tau "):
+        assert part in said, said
+    assert "same seeds" not in said
+    code, said, _ = call(root, "combine", "monday", "tuesday", "--json")
+    found: dict[str, Any] = json.loads(said)
+    assert code == 0 and [one["campaign"] for one in found["campaigns"]] == ["monday", "tuesday"]
+    assert all(one["pooled"]["campaigns"] == 2 for one in found["comparisons"] if one["pooled"])
+
+
+def test_one_name_on_two_machines_is_told_apart_by_its_folder(root: Path, call: Call) -> None:
+    synthetic.build(root / "here", name="pr")
+    synthetic.build(root / "there", name="pr")
+    code, said, _ = call(root, "combine", "here/receipts/pr", "there/receipts/pr")
+    assert code == 0 and "here/receipts/pr: " in said and "there/receipts/pr: " in said
+    assert "same seeds" in said
+
+
+def test_what_cannot_be_combined_is_refused(root: Path, call: Call) -> None:
+    synthetic.build(root, name="monday")
+    synthetic.build(root, synthetic.World(arms=("A", "B")), name="others")
+    for words in (("monday",), ("monday", "monday"), ("monday", "others"), ("monday", "nowhere")):
+        code, _, err = call(root, "combine", *words)
+        assert code == 2 and err.startswith("battery: "), words
+    assert call(root, "combine")[0] == 2

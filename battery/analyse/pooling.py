@@ -69,7 +69,9 @@ def pool(
     fixed_df = 1 / float((share**2 / own_df).sum())
     wider = math.sqrt(1 + 4 * float((share * (1 - share) / own_df).sum()))
     reach = float(scipy_stats.t.ppf(1 - alpha / 2, fixed_df)) * wider * float(found.sd_eff_w_fe)
-    fixed, q = float(found.mean_effect_fe), max(0.0, float(found.q))
+    fixed = float(found.mean_effect_fe)
+    # from residuals: the difference of sums that statsmodels takes loses all digits where one variance is tiny
+    q = float(((effects - fixed) ** 2 / spread).sum())
     return Pooled(
         campaigns=effects.size, ratio=math.exp(mean), low=math.exp(low), high=math.exp(high),
         p=float(2 * scipy_stats.t.sf(abs(mean) / se, df)), se=se, tau=math.sqrt(float(found.tau2)),

@@ -18,7 +18,14 @@ from rich.table import Table
 from battery.bench import schedule, sensors
 from battery.bench.progress import Progress
 from battery.bench.run import Conductor
-from battery.choices import campaign_folder, chosen, chosen_arms, earlier, expected_time, seconds_of
+from battery.choices import (
+    basis_for,
+    campaign_folder,
+    chosen,
+    chosen_arms,
+    expected_time,
+    seconds_of,
+)
 from battery.cli.options import (
     ArmsOption,
     CampaignsArgument,
@@ -86,7 +93,7 @@ def _power(
     if margin is not None and not 0 < margin < 1:
         raise InputError(f"--margin {margin:g}: give a share between 0 and 1 (0.03 is 3 %)")
     seconds = seconds_of(budget) if budget is not None else None
-    basis = earlier(source, to_run, sensors.fingerprint(), root)
+    basis = basis_for(source, to_run, sensors.fingerprint(), root)
     names = [arm.name for arm in to_run]
     found = planning.plan_from(
         basis.folder, chosen_plan, names, basis.how, basis.warnings, margin, seconds
