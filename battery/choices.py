@@ -142,8 +142,8 @@ def seconds_of(text: str) -> float:
         raise InputError(f"--budget {text}: give hours, minutes and seconds, as in 2h, 90m, 1h30m")
     h, m, s = (float(parts[unit] or 0) for unit in "hms")
     seconds = h * 3600 + m * 60 + s
-    if seconds <= 0:
-        raise InputError(f"--budget {text}: must be more than nothing")
+    if not 0 < seconds < 1e9:
+        raise InputError(f"--budget {text[:40]}: must be more than nothing, and less than 30 years")
     return seconds
 
 

@@ -1,14 +1,23 @@
-"""In what the campaign that a plan is made from is another experiment than the plan."""
+"""In what campaigns are not the same experiment: one and the plan made from it, or several that are combined."""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from battery.analyse import stats
 from battery.analyse.findings import Findings
+from battery.ledger.arm import difference
 from battery.ledger.plan import Plan
+
+FEW = 5
+"""Below so many campaigns their spread is hardly known, and that is told."""
+_MACHINE = ("cpu", "cores_logical", "machine", "gpu")
+_PATHS = 4
 
 
 def plans(source: Plan, plan: Plan, complete: int) -> list[str]:
@@ -54,3 +63,65 @@ def void(found: Findings) -> list[str]:
         for doubt in found.doubts
         if doubt.severity == "void"
     ]
+
+
+def independence(usable: Mapping[str, Findings]) -> list[str]:
+    """How far the campaigns speak for more than themselves."""
+    found = []
+    if len(usable) < FEW:
+        count = "1 campaign" if len(usable) == 1 else f"{len(usable)} campaigns"
+        found.append(
+            f"{count}: so few hardly tell how far campaigns differ, and the interval is wide for it"
+        )
+    machines = {tuple(str(one.machine.get(key)) for key in _MACHINE) for one in usable.values()}
+    if len(usable) > 1 and len(machines) == 1:
+        found.append(
+            "all on machines of one description: the interval speaks for sessions on such a machine"
+        )
+    for (name, one), (other_name, other) in itertools.combinations(usable.items(), 2):
+        seeds, others = (
+            {seed for block in each.seeds.values() for seed in block} for each in (one, other)
+        )
+        if seeds & others and one.plan.workload == other.plan.workload:
+            found.append(
+                f"{name} and {other_name} drew their prompts from the same seeds ({one.seed}): they are not independent"
+            )
+    return found
+
+
+def differences(usable: Mapping[str, Findings]) -> list[str]:
+    """In what the campaigns did not measure the same thing, against the first of them."""
+    found: list[str] = []
+    if not usable:
+        return found
+    (name, first), *rest = usable.items()
+    for other_name, other in rest:
+        between = f"{name} and {other_name}"
+        for arm in first.arms:
+            twin = next((one for one in other.arms if one.arm.name == arm.arm.name), None)
+            if twin is None:
+                continue
+            if twin.digest != arm.digest:
+                paths = [path for path, _, _ in difference(arm.arm, twin.arm)] or ["its digest"]
+                more = f" and {len(paths) - _PATHS} more" if len(paths) > _PATHS else ""
+                found.append(
+                    f"arm {arm.arm.name} differs between {between} in {', '.join(paths[:_PATHS])}{more}"
+                )
+            if _model(arm.model) != _model(twin.model):
+                found.append(f"arm {arm.arm.name} ran on another model in {between}")
+            if arm.versions.get("engine") != twin.versions.get("engine"):
+                found.append(f"arm {arm.arm.name} ran another build of its engine in {between}")
+        unlike = [
+            what
+            for what in ("workload", "sampler", "seeds", "warm_up_tokens", "margins")
+            if getattr(first.plan, what) != getattr(other.plan, what)
+        ]
+        if unlike:
+            smaller = "; the smaller margin holds" if "margins" in unlike else ""
+            found.append(f"the plans of {between} differ in {', '.join(unlike)}{smaller}")
+    return found
+
+
+def _model(told: Mapping[str, Any]) -> object:
+    """What tells one model from another."""
+    return told.get("digest") or told.get("name")

@@ -15,6 +15,7 @@ from battery.analyse.speed import MAIN
 from battery.analyse.variance import Split
 from battery.ledger.errors import InputError
 from battery.ledger.plan import Plan
+from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign, Header, check_pool
 
 SEEDS_SHOWN = (1, 2, 3, 5, 8, 12)
@@ -118,15 +119,7 @@ def plan_from(
     the campaign has fewer than two complete blocks, or one of the arms is missing; ReceiptError where its receipts may
     not be pooled.
     """
-    campaign = Campaign(folder)
-    header, (receipts, unreadable) = campaign.header(), campaign.readable()
-    if missing := [arm for arm in arms if arm not in header.arm_digests]:
-        raise InputError(
-            f"{folder}: has no arm {', '.join(missing)}; its arms are {', '.join(header.arm_digests)}"
-        )
-    if len(arms) < 2:
-        raise InputError("one arm has nothing to detect: name a control and a candidate (--arms A,C)")  # fmt: skip
-    check_pool(receipts, header)
+    header, receipts, unreadable = _read(folder, arms)
     frame = rows.rows(receipts, header)
     complete = int(frame[frame["counted"].astype(bool)]["block"].nunique())
     if complete < 2:
@@ -134,16 +127,16 @@ def plan_from(
             f"{folder}: {complete} complete blocks; a spread needs two of them: finish it, or name another with --from"
         )
     traces = {receipt.sequence: receipt.trace for receipt in receipts}
-    costs = duration.costs(receipts, header, campaign.journal())
-    frozen = _Basis(frame, traces, header, plan, tuple(arms), costs, margin)
-    endpoints = tuple(frozen.endpoints())
-    block = duration.block_duration(costs, plan, arms)
+    costs = duration.costs(receipts, header, Campaign(folder).journal())
+    basis = _Basis(frame, traces, header, plan, tuple(arms), costs, margin)
+    endpoints = tuple(basis.endpoints())
+    block, alpha = duration.block_duration(costs, plan, arms), plan.stopping.alpha
     main = [one for one in endpoints if one.primary]
-    advised = max((one.recommended or 0 for one in main), default=0) or power.recommended(None, len(arms))  # fmt: skip
-    alpha = plan.stopping.alpha
+    blocks = max((one.recommended or 0 for one in main), default=0)
+    advised = blocks or power.recommended(None, len(arms))
     made = Power(
         plan=plan.name, plan_digest=plan.digest, control=arms[0], candidates=tuple(arms[1:]),
-        metric=plan.primary.metric, rung=plan.anchor, margin=frozen.margin(plan.primary.metric, plan.anchor),
+        metric=plan.primary.metric, rung=plan.anchor, margin=basis.margin(plan.primary.metric, plan.anchor),
         alpha=alpha, seeds=plan.seeds,
         source=Source(
             campaign=header.campaign, created=header.created, plan=header.plan.name, blocks=complete, how=how
@@ -161,6 +154,22 @@ def plan_from(
     if budget_s is None:
         return made
     return msgspec.structs.replace(made, within=_within(budget_s, made, main))
+
+
+def _read(folder: Path, arms: Sequence[str]) -> tuple[Header, list[Receipt], list[str]]:
+    """Header, receipts and complaints about unreadable ones of a campaign that has all `arms`."""
+    campaign = Campaign(folder)
+    header, (receipts, unreadable) = campaign.header(), campaign.readable()
+    if len(arms) < 2:
+        raise InputError(
+            "one arm has nothing to detect: name a control and a candidate (--arms A,C)"
+        )
+    if missing := [arm for arm in arms if arm not in header.arm_digests]:
+        raise InputError(
+            f"{folder}: has no arm {', '.join(missing)}; its arms are {', '.join(header.arm_digests)}"
+        )
+    check_pool(receipts, header)
+    return header, receipts, unreadable
 
 
 class _Basis:
