@@ -157,6 +157,8 @@ def _no_part(found: Comparison | None) -> str:
         return "has no such comparison"
     if found.estimate is None or found.verdict.word in ("invalid", "not comparable", "pilot"):
         return f"{found.verdict.word}: {found.verdict.why}"
+    if found.attrition:
+        return f"{found.planned - found.pairs} of {found.planned} pairs are missing"
     if not found.estimate.sd or found.estimate.low is None:
         return "every block gave the same ratio: its noise is not known"
     return ""

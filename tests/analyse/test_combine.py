@@ -171,6 +171,16 @@ def test_a_campaign_of_hardly_any_noise_leaves_the_disagreement_right() -> None:
     assert found.q == pytest.approx(1.0, rel=1e-6)
 
 
+def test_a_campaign_that_lost_many_pairs_adds_nothing(tmp_path: Path) -> None:
+    lossy = campaign(
+        tmp_path, "lossy", 1,
+        change=synthetic.fails("timeout", lambda r: r.cell.arm == "C" and r.cell.block < 3 and r.cell.seed % 2 == 0),
+    )  # fmt: skip
+    one = main(combine({"lossy": lossy, "usual": campaign(tmp_path, "usual", 2)}))
+    assert one.pooled is None and [name for name, _ in one.left_out] == ["lossy"]
+    assert "missing" in one.left_out[0][1]
+
+
 def test_what_makes_campaigns_unlike_is_told(tmp_path: Path) -> None:
     first = campaign(tmp_path, "first", 1)
     second = campaign(tmp_path, "second", 2, env={"C": {"THREADS": "4"}}, seeds=3)
