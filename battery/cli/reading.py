@@ -6,6 +6,7 @@ wait for, and they would stand in memory while an engine is measured.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -108,3 +109,43 @@ def _percent(text: str, option: str, above: float) -> float:
             f"{option} {text!r}: give a number of percent above {above:g}, such as 2.5"
         )
     return share
+
+
+@app.command(
+    epilog="Examples: battery combine monday tuesday ·"
+    " battery combine here/receipts/pr-A-C there/receipts/pr-A-C --json"
+)
+def combine(
+    campaigns: Annotated[
+        list[str], typer.Argument(help="Two campaigns or more, by name or folder")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object")] = False,
+    root: RootOption = Path(),
+) -> None:
+    """Combine campaigns of the same arms, from several machines or sessions, into one ratio by random effects."""
+    from battery.analyse import combine as combining
+    from battery.analyse import findings as analysis
+    from battery.render import combining as telling
+
+    folders = chosen(campaigns, root)
+    if len(folders) < 2 or len({folder.resolve() for folder in folders}) < len(folders):
+        raise InputError("combine: name two campaigns or more, each once")
+    names = [folder.name for folder in folders]
+    shown = [
+        name if names.count(name) == 1 else str(folder)
+        for name, folder in zip(names, folders, strict=True)
+    ]
+    found = combining.combine(
+        {name: analysis.analyse(folder) for name, folder in zip(shown, folders, strict=True)}
+    )
+    if not found.comparisons:
+        why = "; ".join(f"{name} is left out: {why}" for name, why in found.left_out)
+        raise InputError(
+            f"combine: no comparison is in two of these campaigns{f' ({why})' if why else ''};"
+            " name campaigns of one control and candidate with a rung in common"
+        )
+    if as_json:
+        sys.stdout.write(json.dumps(msgspec.to_builtins(found)) + "\n")
+        return
+    for line in telling.lines(found):
+        out().print(line, markup=False)
