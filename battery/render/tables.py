@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from battery.analyse.findings import Findings
-from battery.analyse.speed import FACTORS, Comparison
-from battery.analyse.stats import FEWEST_BLOCKS
+from battery.analyse.speed import FACTORS, MAIN, Comparison
+from battery.analyse.stats import FEWEST_BLOCKS, MOST_BLOCKS
 from battery.render import words
 from battery.render.words import table
 
@@ -91,7 +91,13 @@ def _level_or_outcome(findings: Findings, arm: str, metric: str, rung: int) -> s
     failed = ", ".join(f"{word} {count} of {total}" for word, count in told.ended.items())
     if own is None or own.value is None:
         return failed or words.level(own)
-    return f"{words.level(own)}; {failed}" if failed else words.level(own)
+    value = words.level(own, _requests(findings))
+    return f"{value}; {failed}" if failed else value
+
+
+def _requests(findings: Findings) -> int:
+    """How many timed requests every arm has at a rung, however they ended."""
+    return findings.blocks_complete * findings.plan.seeds
 
 
 def whys(findings: Findings, metrics: Sequence[str]) -> str:
@@ -131,7 +137,7 @@ def statistics(findings: Findings) -> str:
                 words.pvalue(estimate.p if estimate else None), words.pvalue(one.p_corrected),
                 words.pvalue(one.tost_p_corrected), words.pvalue(estimate.sign_flip_p if estimate else None),
                 f"{100 * one.detectable:.2g} %" if one.detectable is not None else "—",
-                one.blocks_needed or "—",
+                one.blocks_needed or (f"> {MOST_BLOCKS}" if one.detectable else "—"),
             )
         )  # fmt: skip
     head = [
@@ -229,7 +235,13 @@ def speculation(findings: Findings) -> str:
     for arm in findings.arms if known else ():
         for rung in findings.plan.ladder:
             found = [findings.level(arm.arm.name, metric, rung) for metric in (*known, "decode")]
-            rows.append([arm.arm.name, f"{rung:,}", *(words.level(one) for one in found)])
+            rows.append(
+                [
+                    arm.arm.name,
+                    f"{rung:,}",
+                    *(words.level(one, _requests(findings)) for one in found),
+                ]
+            )
     if not rows:
         return ""
     titles = [
@@ -255,6 +267,9 @@ def method(findings: Findings) -> str:
         ("sentinel", "one prompt in every window, for drift and determinism only" if plan.sentinel else "none"),
         ("sampler asked", f"temperature {sampler.temperature:g}, top-p {sampler.top_p:g}, top-k {top_k}"),
         ("output", f"{sampler.min_tokens} to {sampler.max_tokens} tokens"),
+        ("primary endpoint", f"{findings.measure(plan.primary.metric).title} at {plan.anchor:,} tokens of context"),
+        ("margins", _margins(findings)),
+        ("intervals", "95 %, t over blocks; a verdict needs p below .05"),
         ("tests", f"t over blocks; Holm within a metric across contexts, {primary_tests(findings)}"),
         ("run", words.counts(findings.journal)),
         ("receipts", f"{findings.receipts}, {findings.first_started or '—'} to {findings.last_ended or '—'}"),
@@ -269,6 +284,14 @@ def method(findings: Findings) -> str:
     rows.append(("battery", _pairs(findings.battery) or "not told"))
     rows.append(("baseline", _pairs(findings.baseline) or "not taken"))
     return table(["setting", "value"], rows)
+
+
+def _margins(findings: Findings) -> str:
+    """The practical margin of every metric that arms are compared by."""
+    plan = findings.plan
+    return ", ".join(
+        f"{findings.measure(name).title} {100 * plan.margins.of(name):g} %" for name in MAIN
+    )
 
 
 def _pairs(found: dict[str, object]) -> str:
