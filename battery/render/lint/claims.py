@@ -10,44 +10,46 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import get_args
 
 import msgspec
 
-from battery.analyse.rows import MEASURES
-from battery.analyse.stats import Word
-from battery.render.lint.numbers import numbers, value
-from battery.render.lint.page import Page, Passage, Table, mask, plain, unquoted
+from battery.render.lint.numbers import value
+from battery.render.lint.page import unquoted
 from battery.render.lint.rule import Found, Report, rule
+from battery.render.lint.verdicts import Ruling, metrics, rulings, title
 
-_VERDICTS = (*get_args(Word), "none (pilot)")
 _UP = frozenset({"faster", "smaller"})
 _DOWN = frozenset({"slower", "larger"})
-_SPEED = frozenset({"faster", "slower"})
 _EITHER = _UP | _DOWN | {"higher", "lower"}
 _CLAIMS: tuple[tuple[str, frozenset[str]], ...] = (
     (r"faster|quicker", frozenset({"faster"})),
     (r"slower", frozenset({"slower"})),
-    (r"speed-?ups?|sped up|speeds up|outperform\w*|wins?|won|beats?|gains?|better|improv(?:e[sd]?|ing|ements?)", _UP),
+    (r"speed-?ups?|sped up|speeds up|outperform\w*|wins?|won(?!['’])|beats?|gains?|better", _UP),
+    (r"improv(?:e[sd]?|ing|ements?)", _UP),
     (r"worse|regress(?:es|ed|ions?)|slow-?downs?|slows|loses|lost to", _DOWN),
     (r"smaller|less memory", frozenset({"smaller"})),
     (r"larger|more memory", frozenset({"larger"})),
     (r"equivalent|no difference|(?:as|equally) fast|same speed|on par|ties|tied", frozenset({"equivalent"})),
-    (r"(?<=[%×] )(?:higher|lower|more|less)", _EITHER),
+    (r"(?<=[%×] )(?:higher|lower)", _EITHER),
 )  # fmt: skip
 """Words that claim, and the verdicts that support each."""
-_CLAIM = re.compile("|".join(rf"(?P<c{i}>\b(?:{p})\b)" if p[0] != "(" else rf"(?P<c{i}>{p}\b)" for i, (p, _) in enumerate(_CLAIMS)), re.I)  # fmt: skip
+_CLAIM = re.compile(
+    "|".join(rf"(?P<c{place}>(?<!\w)(?:{words})\b)" for place, (words, _) in enumerate(_CLAIMS)), re.I
+)  # fmt: skip
 _NO_CLAIM = re.compile(
-    r"\b(?:higher|lower|more|less|smaller|larger|faster) (?:is|are) (?:better|worse)\b|\bno slower verdict\b"
-    r"|\b(?:larger|smaller|faster|slower) (?:of|than) (?:a|the) (?:page|window|two)\b",
+    r"\b(?:higher|lower|more|less|smaller|larger|faster) (?:is|are) (?:better|worse)\b",
     re.I,
 )
 _HEDGED = re.compile(
-    r"\b(?:undecided|inconclusive|not comparable|pilot|invalid|no verdict|not shown|cannot|whether|would|could|might|if)"
-    r"\b",
+    r"\b(?:undecided|inconclusive|not comparable|pilot|invalid|no verdict|not shown|cannot|whether|would|could|may"
+    r"|might|if)\b",
     re.I,
 )
-_OTHERS = r"\b(?:than|unlike|against|over|versus|vs\.?|compared (?:with|to)|relative to)\s+(?:the\s+)?(?:arm\s+)?{arm}(?![\w-])"
+_HEDGE_ENDS = re.compile(r"[,;]\s|\b(?:but|while|whereas)\b")
+_OTHERS = (
+    r"\b(?:than|unlike|against|over|versus|vs\.?|compared (?:with|to)|relative to)"
+    r"\s+(?:the\s+)?(?:arm\s+)?{arm}(?![\w-])"
+)
 _OURS = re.compile(
     r"\b(?:this|the|our) (?:PR|pull request|change|patch|branch|candidate)\b|\bwe\b", re.I
 )
@@ -55,25 +57,10 @@ _FIGURE = re.compile(r"\d\s*(?:%|×|x\b|tok/s)")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\sa-z.\d])")
 _CLAUSE = re.compile(r"[,;]\s|\b(?:and|but|while|whereas)\b")
 _CONTEXT = re.compile(
-    r"(?:\bat|\bcontexts?(?: of)?|\brungs?)\s+(?P<list>[\d,]+[kK]?(?:(?:,| and|, and| or)\s+[\d,]+[kK]?)*)(?![\d.]*\s*%)"
+    r"(?:\bat|\bcontexts?(?: of)?|\brungs?)\s+"
+    r"(?P<list>[\d,]+[kK]?(?:(?:,| and|, and| or)\s+[\d,]+[kK]?)*)(?![\d.]*\s*%)"
     r"|(?P<one>\b[\d,]*\d[kK]?)(?:[ -]tokens?\b|(?<=[kK])\b)"
 )
-_METRICS = {
-    "decode": r"decod\w*|generation speed",
-    "prefill": r"prefill\w*|prompt processing",
-    "ttft": r"TTFT|time to (?:the )?first token",
-    "peak_memory": r"memory",
-}
-"""Words for a metric beside its title."""
-
-
-class Ruling(msgspec.Struct, frozen=True):
-    """What a table (or the findings) decided of a candidate, metric and context; empty where it does not say which."""
-
-    candidate: str
-    metric: str
-    context: str
-    word: str
 
 
 class Scope(msgspec.Struct, frozen=True):
@@ -90,66 +77,6 @@ class Scope(msgspec.Struct, frozen=True):
             self.metrics or before.metrics,
             self.contexts or before.contexts,
         )
-
-
-def metrics(text: str) -> tuple[str, ...]:
-    """The metrics that a text names."""
-    names = {
-        name: "|".join(filter(None, (re.escape(one.title), _METRICS.get(name))))
-        for name, one in MEASURES.items()
-    }
-    return tuple(
-        name for name, words in names.items() if re.search(rf"(?<!\w)(?:{words})(?!\w)", text, re.I)
-    )
-
-
-def rulings(report: Report) -> tuple[Ruling, ...]:
-    """Every verdict on the page; where findings have decided the same, theirs alone."""
-    decided = {
-        (one.candidate, one.metric, str(one.rung)): one.verdict.word
-        for one in (report.findings.comparisons if report.findings else ())
-    }
-    told = [
-        one
-        for table in report.page.tables
-        for one in _of_table(table)
-        if (one.candidate, one.metric, one.context) not in decided
-    ]
-    return (*told, *(Ruling(*key, word) for key, word in decided.items()))
-
-
-def _of_table(table: Table) -> Iterator[Ruling]:
-    """The verdicts in the columns of that title: candidate and metric from their columns, else from what leads there."""
-    titles = [plain(title).casefold() for title in table.head.cells]
-    context = table.column("context", "contexts", "rung", "tokens")
-    named, metric = table.column("arm", "candidate"), table.column("metric", "endpoint")
-    led = next((found[0] for text in table.lead if (found := metrics(text))), "")
-    for place, title in enumerate(titles):
-        if title != "verdict":
-            continue
-        ratio = next(
-            (m[1] for head in reversed(table.head.cells[:place]) if (m := re.match(r"(\S+)\s*/\s*\S+", plain(head)))),
-            "",
-        )  # fmt: skip
-        for row in table.rows:
-            if len(row.cells) != len(titles):
-                continue
-            said = plain(row.cells[place]).casefold()
-            word = next((one for one in _VERDICTS if said.startswith(one)), "")
-            if word:
-                own = metrics(plain(row.cells[metric])) if metric is not None else ()
-                yield Ruling(
-                    plain(row.cells[named]) if named is not None else ratio,
-                    own[0] if own else led,
-                    _tokens(plain(row.cells[context])) if context is not None else "",
-                    word,
-                )
-
-
-def _tokens(text: str) -> str:
-    """A context as a plain number; as written where it is none."""
-    found = numbers(text)
-    return str(int(found[0].value)) if found and not found[0].decimals else text
 
 
 @rule(
@@ -191,17 +118,28 @@ def _sentences(text: str) -> Iterator[tuple[int, str]]:
 
 def _claims(sentence: str) -> Iterator[tuple[int, str, frozenset[str], str]]:
     """Each claim: its place, its word, the verdicts that would support it, and the clause that it stands in."""
-    if _HEDGED.search(sentence):
-        return
     text = _NO_CLAIM.sub(lambda match: " " * len(match.group()), " ".join(sentence.split("\n")))
     found = list(_CLAIM.finditer(text))
     cuts = [match.start() for match in _CLAUSE.finditer(text)] if len(found) > 1 else []
+    ends = [match.start() for match in _HEDGE_ENDS.finditer(text)]
     for place, match in enumerate(found):
-        low = max((cut for cut in cuts if cut <= match.start()), default=0) if place else 0
+        if _HEDGED.search(text[_last(ends, match.start()) : _next(ends, match.end(), len(text))]):
+            continue
+        low = _last(cuts, match.start()) if place else 0
         after = found[place + 1].start() if place + 1 < len(found) else len(text)
         high = max((cut for cut in cuts if match.end() <= cut <= after), default=after)
         which = next(i for i in range(len(_CLAIMS)) if match[f"c{i}"])
         yield match.start(), match.group(), _CLAIMS[which][1], text[low:high]
+
+
+def _last(cuts: Sequence[int], before: int) -> int:
+    """The nearest cut before a place, else the beginning."""
+    return max((cut for cut in cuts if cut <= before), default=0)
+
+
+def _next(cuts: Sequence[int], after: int, end: int) -> int:
+    """The nearest cut after a place, else the end."""
+    return min((cut for cut in cuts if cut >= after), default=end)
 
 
 def _scope(text: str, candidates: Sequence[str], known: Sequence[Ruling]) -> Scope:
@@ -248,7 +186,7 @@ def _unsupported(
                 if not any(one.word in supports for one in rows):
                     of = " ".join(
                         part
-                        for part in (arm, _title(metric), f"at {context}" if context else "")
+                        for part in (arm, title(metric), f"at {context}" if context else "")
                         if part
                     )
                     words = ", ".join(dict.fromkeys(one.word for one in rows))
@@ -258,8 +196,3 @@ def _unsupported(
                         else f"no table has a verdict of {of}"
                     )
     return ""
-
-
-def _title(metric: str) -> str:
-    """A metric as tables call it."""
-    return MEASURES[metric].title if metric else ""

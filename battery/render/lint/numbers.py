@@ -1,4 +1,4 @@
-"""Numbers in running text: what is one, what it is worth, and whether a table says the same.
+"""Numbers and intervals in running text: what is one, what it is worth, and whether a table says the same.
 
 Digits inside names (a model, a digest, a version, a date, a section's number) are not numbers that a page states.
 """
@@ -13,8 +13,10 @@ import msgspec
 
 DIGITS = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|\.\d+)(?:e[+-]?\d+)?"
 SIGNED = rf"[+−-]?{DIGITS}"
-_UNIT = r"%|‰|×|x\b|tok/s|ms\b|s\b|°C|[GM]i?B\b|percent\b|points?\b|pp\b|times\b|[kKM]\b"
-_NUMBER = re.compile(rf"(?P<sign>(?<![\w)\]%])[+−-])?(?P<digits>{DIGITS})(?:\s?(?P<unit>{_UNIT}))?")
+_UNITS = r"%|‰|×|x\b|tok/s|ms\b|s\b|°C|[GM]i?B\b|percent\b|points?\b|pp\b|times\b|[kKM]\b"
+_NUMBER = re.compile(
+    rf"(?P<sign>(?<![\w)\]%])[+−-])?(?P<digits>{DIGITS})(?:\s?(?P<unit>{_UNITS}))?"
+)
 _RUN = re.compile(r"\w+(?:[-_./:]\w+)*(?:(?<=\de)\+\d+)?")
 _COUNTED = re.compile(r"\d[\d.]*(?:(?:x|k|K|M|ms|s|h|min|[GM]i?B|e[+-]?\d+)|-[A-Za-z]+)")
 """A run of letters and digits that is a number all the same: 16K, 3x, 512-token."""
@@ -70,13 +72,14 @@ def numbers(text: str) -> list[Number]:
 def _without_names(text: str) -> str:
     """The text with names, dates and section numbers blanked."""
 
-    def blanked(match: re.Match[str]) -> str:
+    def kept(match: re.Match[str]) -> str:
         run = match.group()
+        if not any(map(str.isdigit, run)):
+            return run
         name = any(sign.isalpha() or sign == "_" for sign in run) and not _COUNTED.fullmatch(run)
         return " " * len(run) if name or _DATE.fullmatch(run) else run
 
-    text = _PLACES.sub(lambda match: " " * len(match.group()), text)
-    return _RUN.sub(lambda match: blanked(match) if re.search(r"\d", match.group()) else match.group(), text)  # fmt: skip
+    return _RUN.sub(kept, _PLACES.sub(lambda match: " " * len(match.group()), text))
 
 
 class Stated:
@@ -125,3 +128,71 @@ _FACTORS: dict[str, tuple[int, ...]] = {"k": (1000,), "K": (1000, 1024), "M": (1
 def _same_sign(asked: Number, one: Number) -> bool:
     """Whether a number of a table may be meant; + and no sign are the same in a table."""
     return not asked.sign or not asked.value or (asked.sign == "−") == (one.sign == "−")
+
+
+_UNIT = r"\s*(?:%|×|x\b|tok/s|ms\b|s\b|[GM]i?B\b|points?\b|pp\b)?"
+
+
+def _pair(place: int) -> str:
+    """The pattern of two ends, in the groups low and high of this place."""
+    ends = (rf"(?P<{end}{place}>{SIGNED}){_UNIT}\s*" for end in ("low", "high"))
+    return r"\s*" + r"(?:,|;|to|\.\.\.?|…|–)\s*".join(ends)
+
+
+INTERVAL = re.compile(
+    rf"\[{_pair(1)}\]|\((?=\s*[+−-])(?=[^)]*?(?:,|to)){_pair(2)}\)"
+    rf"|(?<![\w-])(?:CI|[Ii]nterval)\s*(?:of|is|from|:|=|was)?{_pair(3)}"
+)
+"""Two ends in square brackets, signed in round ones, or after the word."""
+_LEVEL = re.compile(r"\s*(?:%|percent)[ -]+(?:\w+[ -]+){0,2}(?:CI\b|interval|confidence|level)")
+_GAP = 60
+"""An interval belongs to an estimate that stands at most this many signs before it."""
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """An interval as written: where it begins, its ends, and the estimate before it if there is one."""
+
+    start: int
+    low: str
+    high: str
+    estimate: str
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the lower end stands first."""
+        return value(self.low) <= value(self.high)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the estimate is inside, to the precision that it is given to."""
+        if not self.estimate:
+            return True
+        coarser = decimals(self.estimate) < max(decimals(self.low), decimals(self.high))
+        slack = Decimal(1).scaleb(-decimals(self.estimate)) / 2 if coarser else Decimal(0)
+        return value(self.low) - slack <= value(self.estimate) <= value(self.high) + slack
+
+
+def intervals(text: str) -> list[Interval]:
+    """Every interval that a text states, with its estimate: the nearest figure before it in the same sentence."""
+    found, since = [], 0
+    for match in INTERVAL.finditer(text):
+        which = next(i for i in (1, 2, 3) if match[f"low{i}"])
+        estimate = _estimate(text, since, match.start())
+        found.append(Interval(match.start(), match[f"low{which}"], match[f"high{which}"], estimate))
+        since = match.end()
+    return found
+
+
+def _estimate(text: str, since: int, start: int) -> str:
+    """The figure that the interval at `start` is of, looked for from `since` on; empty where none is near."""
+    before = text[since:start]
+    for number in reversed(numbers(before)):
+        gap = before[number.end :]
+        if _LEVEL.match(text, since + number.end):
+            continue
+        direct = not gap.strip().removeprefix(number.unit).strip()
+        far = len(gap) > _GAP or re.search(r"[.!?]\s", gap)
+        if far or not (direct or number.sign or number.unit):
+            return ""
+        return number.sign + before[number.start : number.end].lstrip("+−-")
+    return ""

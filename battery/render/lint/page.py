@@ -80,6 +80,16 @@ class Page(msgspec.Struct, frozen=True):
         return tuple(one for one in self.passages if one.kind == "prose")
 
     @property
+    def cells(self) -> tuple[Passage, ...]:
+        """Every cell of every table but the titles, as a passage of its own."""
+        return tuple(
+            Passage(row.line, mask(cell), "prose", 0)
+            for table in self.tables
+            for row in table.rows
+            for cell in row.cells
+        )
+
+    @property
     def top(self) -> tuple[Passage, ...]:
         """Where headlines stand: the prose before the first heading below the title, else the first section."""
         found: list[Passage] = []
