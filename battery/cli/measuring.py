@@ -29,6 +29,7 @@ from battery.cli.options import (
     app,
     out,
 )
+from battery.cli.reading import refuse, told_violations
 from battery.ledger import store
 from battery.ledger.arm import difference, known_arms, load_arm
 from battery.ledger.errors import CellsFailed, ReceiptError
@@ -104,7 +105,7 @@ def run(
     folder = campaign_folder(campaign, chosen_plan, to_run, words, root, console)
     with display(as_json, console) as progress:
         counts = Conductor(chosen_plan, to_run, folder, progress, seed, port).run()
-    report, headline = publish(folder, root)
+    report, headline, violations = publish(folder, root)
     if as_json:
         facts = {
             "campaign": folder.name,
@@ -128,6 +129,7 @@ def run(
             f"{failed} of {sum(counts.values())} cells did not end ok ({rest}), more than the"
             f" {chosen_plan.limits.failed_share:.0%} that the plan allows:\n{failed_cells(folder)}"
         )
+    refuse(violations)
 
 
 @contextlib.contextmanager
@@ -142,8 +144,8 @@ def display(quiet: bool, console: Console) -> Iterator[Progress]:
         yield Lines(console)
 
 
-def publish(folder: Path, root: Path) -> tuple[Path, str]:
-    """Draw the charts and write the report of a campaign; the path of the Markdown, and the headline."""
+def publish(folder: Path, root: Path) -> tuple[Path, str, int]:
+    """Draw the charts and write the report of a campaign: the Markdown's path, the headline, violations in it."""
     from battery.analyse import findings as analysis
     from battery.render import charts as drawing
     from battery.render import report as reporting
@@ -153,7 +155,7 @@ def publish(folder: Path, root: Path) -> tuple[Path, str]:
     drawing.render_charts(found, root / "charts" / folder.name)
     written = reporting.write_report(found, root / "reports")
     page = next(path for path in written if path.suffix == ".md")
-    return page, tables.headline(found)
+    return page, tables.headline(found), told_violations(page, found)
 
 
 @app.command(epilog="Examples: battery status · battery status quick-A-C")

@@ -15,6 +15,8 @@ _CHANGE = re.compile(
     rf"(?<![\w)])[+−-]{DIGITS}\s*(?:%|×)|\d\s*(?:%|×|x)\s+(?:faster|slower|better|worse|higher|lower)"
 )
 _BLOCKS = re.compile(r"\b([\d,]+)(?: complete| paired| interleaved)? blocks?\b")
+_BESIDE = 120
+"""Signs before and after the beginning of an interval within which its blocks are told."""
 _MARGIN = re.compile(rf"\bmargin\b[^.;]{{0,30}}?{SIGNED}\s*(?:%|points?|pp)")
 
 
@@ -84,23 +86,26 @@ def _told(report: Report) -> Iterator[tuple[Comparison, Passage | None]]:
 
 @rule("blocks-stated", "a headline with an interval says how many blocks are behind it")
 def blocks_stated(report: Report) -> Iterator[Found]:
-    """The number of blocks in every headline, and whether it is the right one."""
-    remedy = "say “N blocks” beside the interval"
+    """The number of blocks beside every interval of a headline, and whether it is the right one."""
     for passage in headlines(report):
-        if INTERVAL.search(passage.text) and not _BLOCKS.search(passage.text):
-            yield (
-                passage.line,
-                "the headline does not say how many blocks its interval rests on",
-                remedy,
-            )
-    for one, headline in _told(report):
-        counts = _BLOCKS.findall(headline.text) if headline else []
-        if headline and one.estimate and counts and str(one.estimate.blocks) != counts[0]:
-            said, right = counts[0], one.estimate.blocks
-            what = (
-                f"the headline of {one.candidate} says {said} blocks, the estimate rests on {right}"
-            )
-            yield headline.line, what, "state the blocks of the estimate"
+        for one in intervals(passage.text):
+            if not _blocks(passage, one.start):
+                what = "the headline does not say how many blocks its interval rests on"
+                yield passage.at(one.start), what, "say “N blocks” beside the interval"
+    for told, headline in _told(report):
+        wanted = told.estimate.blocks if told.estimate else 0
+        for one in intervals(headline.text)[:1] if headline else ():
+            said = _blocks(headline, one.start) if headline else ""
+            if headline and said and said != str(wanted):
+                what = f"the headline of {told.candidate} says {said} blocks, the estimate rests on {wanted}"
+                yield headline.line, what, "state the blocks of the estimate"
+
+
+def _blocks(passage: Passage, start: int) -> str:
+    """The number of blocks that stands beside the interval at `start`; empty where none does."""
+    near = passage.text[max(0, start - _BESIDE) : start + _BESIDE]
+    found = _BLOCKS.search(near)
+    return found[1] if found else ""
 
 
 @rule("margin-and-endpoint", "the top states the margin and the primary endpoint that was declared")

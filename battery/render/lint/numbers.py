@@ -126,8 +126,8 @@ _FACTORS: dict[str, tuple[int, ...]] = {"k": (1000,), "K": (1000, 1024), "M": (1
 
 
 def _same_sign(asked: Number, one: Number) -> bool:
-    """Whether a number of a table may be meant; + and no sign are the same in a table."""
-    return not asked.sign or not asked.value or (asked.sign == "−") == (one.sign == "−")
+    """Whether a number of a table may be meant: where the prose has a sign, the table has it."""
+    return not asked.sign or asked.sign == one.sign
 
 
 _UNIT = r"\s*(?:%|×|x\b|tok/s|ms\b|s\b|[GM]i?B\b|points?\b|pp\b)?"
@@ -144,7 +144,9 @@ INTERVAL = re.compile(
     rf"|(?<![\w-])(?:CI|[Ii]nterval)\s*(?:of|is|from|:|=|was)?{_pair(3)}"
 )
 """Two ends in square brackets, signed in round ones, or after the word."""
-_LEVEL = re.compile(r"\s*(?:%|percent)[ -]+(?:\w+[ -]+){0,2}(?:CI\b|interval|confidence|level)")
+_LEVEL = re.compile(
+    r"\s*(?:%|percent)[ -]+(?:(?:t|paired|confidence|credible|bootstrap)[ -]+){0,2}(?:CI\b|interval|confidence|level)"
+)
 _GAP = 60
 """An interval belongs to an estimate that stands at most this many signs before it."""
 
@@ -188,7 +190,7 @@ def _estimate(text: str, since: int, start: int) -> str:
     before = text[since:start]
     for number in reversed(numbers(before)):
         gap = before[number.end :]
-        if _LEVEL.match(text, since + number.end):
+        if not number.sign and _LEVEL.match(text, since + number.end):
             continue
         direct = not gap.strip().removeprefix(number.unit).strip()
         far = len(gap) > _GAP or re.search(r"[.!?]\s", gap)

@@ -91,9 +91,12 @@ class Page(msgspec.Struct, frozen=True):
 
     @property
     def top(self) -> tuple[Passage, ...]:
-        """Where headlines stand: the prose before the first heading below the title, else the first section."""
+        """Where headlines stand: the prose before the first table and the first heading that follow any prose."""
         found: list[Passage] = []
+        end = min((table.head.line for table in self.tables), default=None)
         for one in self.passages:
+            if end is not None and one.line > end:
+                break
             if one.kind == "prose":
                 found.append(one)
             elif one.level > 1 and found:
