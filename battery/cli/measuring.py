@@ -108,11 +108,9 @@ def run(
     report, headline, violations = publish(folder, root)
     if as_json:
         facts = {
-            "campaign": folder.name,
-            "cells": sum(counts.values()),
-            "outcomes": dict(counts),
+            "campaign": folder.name, "cells": sum(counts.values()), "outcomes": dict(counts),
             "report": str(report),
-        }
+        }  # fmt: skip
         sys.stdout.write(json.dumps(facts) + "\n")
     else:
         console.print(headline, markup=False)

@@ -38,7 +38,8 @@ def _has_interval(passage: Passage) -> bool:
 )
 def headline_interval(report: Report) -> Iterator[Found]:
     """Every interval on the page; then, with findings, the headline of every candidate."""
-    for passage in (*report.page.passages, *report.page.cells):
+    cells = [cell for table in report.page.tables for cell in table.cells]
+    for passage in (*report.page.passages, *cells):
         for one in intervals(passage.text):
             line, told = passage.at(one.start), f"[{one.low}, {one.high}]"
             if not one.ordered:

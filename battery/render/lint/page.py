@@ -67,6 +67,17 @@ class Table(msgspec.Struct, frozen=True):
         titles = [plain(title).casefold() for title in self.head.cells]
         return next((place for place, title in enumerate(titles) if title in names), None)
 
+    @property
+    def cells(self) -> tuple[Passage, ...]:
+        """Every cell but the titles, as a passage of its own; what others said (a column “reason”) is left out."""
+        others = self.column("reason")
+        return tuple(
+            Passage(row.line, mask(cell), "prose", 0)
+            for row in self.rows
+            for place, cell in enumerate(row.cells)
+            if place != others
+        )
+
 
 class Page(msgspec.Struct, frozen=True):
     """Everything on a page that the rules look at, in its order."""
@@ -78,16 +89,6 @@ class Page(msgspec.Struct, frozen=True):
     def prose(self) -> tuple[Passage, ...]:
         """The passages without the headings."""
         return tuple(one for one in self.passages if one.kind == "prose")
-
-    @property
-    def cells(self) -> tuple[Passage, ...]:
-        """Every cell of every table but the titles, as a passage of its own."""
-        return tuple(
-            Passage(row.line, mask(cell), "prose", 0)
-            for table in self.tables
-            for row in table.rows
-            for cell in row.cells
-        )
 
     @property
     def top(self) -> tuple[Passage, ...]:
@@ -138,7 +139,7 @@ def read(markdown: str) -> Page:
     """The page; any text is one."""
     passages: list[Passage] = []
     tables: list[Table] = []
-    lines = list(_outside_fences(markdown.splitlines()))
+    lines = list(_outside_fences(markdown.replace("\r\n", "\n").split("\n")))
     gathered: list[tuple[int, str]] = []
 
     def flush() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from battery.render.lint.page import Table, mask, plain, unquoted
+from battery.render.lint.page import Passage, Table, mask, plain, unquoted
 from battery.render.lint.rule import Found, Report, rule
 
 _EXACT = re.compile(
@@ -66,11 +66,11 @@ def exact_word(report: Report) -> Iterator[Found]:
     for table in report.page.tables:
         if _lawful(table):
             continue
-        for row in (table.head, *table.rows):
-            for cell in row.cells:
-                for word in _not_of_switches(unquoted(mask(cell))):
-                    what = f"“{word.group()}” stands in a table that is not of switches or laws"
-                    yield row.line, what, remedy
+        titles = [Passage(table.head.line, plain(title), "prose", 0) for title in table.head.cells]
+        for cell in (*titles, *table.cells):
+            for word in _not_of_switches(unquoted(cell.text)):
+                what = f"“{word.group()}” stands in a table that is not of switches or laws"
+                yield cell.line, what, remedy
 
 
 def _lawful(table: Table) -> bool:
@@ -93,7 +93,8 @@ def _not_of_switches(sentence: str) -> Iterator[re.Match[str]]:
 def best_of(report: Report) -> Iterator[Found]:
     """The words in prose, and columns that are called so."""
     remedy = "state the estimate over all windows with its interval"
-    for passage in (*report.page.passages, *report.page.cells):
+    cells = [cell for table in report.page.tables for cell in table.cells]
+    for passage in (*report.page.passages, *cells):
         for match in _BEST.finditer(unquoted(passage.text)):
             what = f"“{' '.join(match.group().split())}” is one chosen value, not an estimate"
             yield passage.at(match.start()), what, remedy
@@ -115,10 +116,12 @@ def drift_defined(report: Report) -> Iterator[Found]:
                 yield line, f"“{word.group()}” has a figure and no definition", remedy
     for table in report.page.tables:
         head = " ".join(map(mask, table.head.cells))
-        for row in table.rows:
-            text = " ".join(mask(cell) for cell in row.cells)
+        rows: dict[int, str] = {}
+        for cell in table.cells:
+            rows[cell.line] = f"{rows.get(cell.line, '')} {cell.text}"
+        for line, text in rows.items():
             if (word := _undefined(text)) and not _DEFINED.search(head):
-                yield row.line, f"“{word.group()}” has a figure and no definition", remedy
+                yield line, f"“{word.group()}” has a figure and no definition", remedy
         for title in map(plain, table.head.cells):
             if _DRIFT.search(title) and not _DEFINED.search(title):
                 what = f"the column “{title}” does not say between what it was taken"
