@@ -74,8 +74,10 @@ def exact_word(report: Report) -> Iterator[Found]:
 
 
 def _lawful(table: Table) -> bool:
-    """Whether a table lists switches or laws, and so may say of each that it is exact."""
-    return table.column("switch", "law", "acceptance law") is not None
+    """Whether a table lists switches or laws, or says of things that are no arms how exact they are."""
+    if any(re.search(r"\b(?:switch|law)\b", plain(title), re.I) for title in table.head.cells):
+        return True
+    return table.column("exactness") is not None and table.column("arm") is None
 
 
 def _not_of_switches(sentence: str) -> Iterator[re.Match[str]]:
