@@ -8,6 +8,7 @@ for one that no row supports rather than let it pass.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -63,6 +64,9 @@ _CONTEXT = re.compile(
 )
 
 
+_REMEDY = "claim only what a verdict says, or say that it is undecided"
+
+
 class Scope(msgspec.Struct, frozen=True):
     """Whom and what a piece of text speaks of."""
 
@@ -89,22 +93,24 @@ def undecided_claims(report: Report) -> Iterator[Found]:
     candidates = tuple(dict.fromkeys(one.candidate for one in known if one.candidate))
     for passage in report.page.passages:
         before = Scope()
-        for start, sentence in _sentences(unquoted(passage.text)):
+        for start, written in _sentences(unquoted(passage.text)):
+            sentence = _asserted(written)
             whole = _scope(sentence, candidates, known).after(before)
             before = whole
+            about = whole.candidates or metrics(sentence) or _FIGURE.search(sentence)
             for offset, word, supports, clause in _claims(sentence):
-                named = _scope(clause, candidates, known)
-                about = whole.candidates or metrics(sentence)
-                if not (about or _FIGURE.search(sentence) or _OURS.search(sentence)):
-                    continue
-                said = _unsupported(supports, named.after(whole), known, candidates)
-                if said:
+                named = _scope(clause, candidates, known).after(whole)
+                said = _unsupported(supports, named, known, candidates)
+                if said and (about or _OURS.search(sentence)):
                     what = f"claims “{' '.join(word.split())}”, and {said}"
-                    yield (
-                        passage.at(start + offset),
-                        what,
-                        "claim only what a verdict says, or say that it is undecided",
-                    )
+                    yield passage.at(start + offset), what, _REMEDY
+
+
+def _asserted(sentence: str) -> str:
+    """The sentence with the clauses blanked that say that something is undecided, or speak of what would be."""
+    cuts = [0, *(match.start() for match in _HEDGE_ENDS.finditer(sentence)), len(sentence)]
+    clauses = [sentence[low:high] for low, high in itertools.pairwise(cuts)]
+    return "".join(" " * len(one) if _HEDGED.search(one) else one for one in clauses)
 
 
 def _sentences(text: str) -> Iterator[tuple[int, str]]:
@@ -118,13 +124,10 @@ def _sentences(text: str) -> Iterator[tuple[int, str]]:
 
 def _claims(sentence: str) -> Iterator[tuple[int, str, frozenset[str], str]]:
     """Each claim: its place, its word, the verdicts that would support it, and the clause that it stands in."""
-    text = _NO_CLAIM.sub(lambda match: " " * len(match.group()), " ".join(sentence.split("\n")))
+    text = _NO_CLAIM.sub(lambda match: " " * len(match.group()), sentence.replace("\n", " "))
     found = list(_CLAIM.finditer(text))
     cuts = [match.start() for match in _CLAUSE.finditer(text)] if len(found) > 1 else []
-    ends = [match.start() for match in _HEDGE_ENDS.finditer(text)]
     for place, match in enumerate(found):
-        if _HEDGED.search(text[_last(ends, match.start()) : _next(ends, match.end(), len(text))]):
-            continue
         low = _last(cuts, match.start()) if place else 0
         after = found[place + 1].start() if place + 1 < len(found) else len(text)
         high = max((cut for cut in cuts if match.end() <= cut <= after), default=after)
@@ -135,11 +138,6 @@ def _claims(sentence: str) -> Iterator[tuple[int, str, frozenset[str], str]]:
 def _last(cuts: Sequence[int], before: int) -> int:
     """The nearest cut before a place, else the beginning."""
     return max((cut for cut in cuts if cut <= before), default=0)
-
-
-def _next(cuts: Sequence[int], after: int, end: int) -> int:
-    """The nearest cut after a place, else the end."""
-    return min((cut for cut in cuts if cut >= after), default=end)
 
 
 def _scope(text: str, candidates: Sequence[str], known: Sequence[Ruling]) -> Scope:
@@ -184,15 +182,8 @@ def _unsupported(
                     if arm in ("", one.candidate) and metric in ("", one.metric) and context in ("", one.context)
                 ]  # fmt: skip
                 if not any(one.word in supports for one in rows):
-                    of = " ".join(
-                        part
-                        for part in (arm, title(metric), f"at {context}" if context else "")
-                        if part
-                    )
-                    words = ", ".join(dict.fromkeys(one.word for one in rows))
-                    return (
-                        f"the verdict of {of or 'every row'} is {words}"
-                        if rows
-                        else f"no table has a verdict of {of}"
-                    )
+                    parts = (arm, title(metric), f"at {context}" if context else "")
+                    of = " ".join(part for part in parts if part) or "every row"
+                    told = ", ".join(dict.fromkeys(one.word for one in rows))
+                    return f"the verdict of {of} is {told}" if rows else f"no table judges {of}"
     return ""
