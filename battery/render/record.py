@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from battery.analyse.findings import Findings
 from battery.analyse.speed import MAIN
 from battery.render import words
-from battery.render.tables import primary_tests
+from battery.render.tables import corrections
 from battery.render.words import table
 
 
@@ -30,8 +30,8 @@ def method(findings: Findings) -> str:
         ("output", f"{sampler.min_tokens} to {sampler.max_tokens} tokens"),
         ("primary endpoint", f"{findings.measure(plan.primary.metric).title} at {plan.anchor:,} tokens of context"),
         ("margins", _margins(findings)),
-        ("intervals", "95 %, t over blocks"),
-        ("tests", f"t over blocks; Holm within a metric across contexts, {primary_tests(findings)}"),
+        ("intervals", f"{words.confidence(findings)}, t over blocks"),
+        ("tests", f"t over blocks; {corrections(findings)}"),
         ("run", words.counts(findings.journal)),
         ("receipts", f"{findings.receipts}, {findings.first_started or '—'} to {findings.last_ended or '—'}"),
     ]  # fmt: skip

@@ -25,7 +25,7 @@ _EITHER = _UP | _DOWN | {"higher", "lower"}
 _CLAIMS: tuple[tuple[str, frozenset[str]], ...] = (
     (r"faster|quicker", frozenset({"faster"})),
     (r"slower", frozenset({"slower"})),
-    (r"speed-?ups?|sped up|speeds up|outperform\w*|wins?|won(?!['’])|beats?|gains?|better", _UP),
+    (r"speed-?ups?|sped up|speeds up|outperform\w*|wins?|won(?!['’])|beats?|gains?(?! the same)|better", _UP),
     (r"improv(?:e[sd]?|ing|ements?)", _UP),
     (r"worse|regress(?:es|ed|ions?)|slow-?downs?|slows|loses|lost to", _DOWN),
     (r"smaller|less memory", frozenset({"smaller"})),
