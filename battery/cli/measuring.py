@@ -30,7 +30,6 @@ from battery.choices import (
     seconds_of,
 )
 from battery.cli import looking
-from battery.cli.checking import line
 from battery.cli.options import (
     ArmsOption,
     CampaignsArgument,
@@ -41,16 +40,17 @@ from battery.cli.options import (
     app,
     out,
 )
+from battery.cli.publishing import publish
 from battery.ledger import history, store
 from battery.ledger.arm import Arm, difference, known_arms, load_arm
 from battery.ledger.claims import rule
-from battery.ledger.errors import CellsFailed, InputError, ReceiptError
+from battery.ledger.errors import InputError, ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.store import Campaign
-from battery.terminal import Grid, Lines, failed_cells
+from battery.terminal import Grid, Lines
 
 if TYPE_CHECKING:
-    from battery.analyse.bars import BarResult
+    pass
 
 
 @app.command(
@@ -182,44 +182,7 @@ def run(
             chosen_plan, to_run, folder, progress, seed, port, screen=screen_of(knockout, isolate),
             enough=looking.enough,
         ).run()  # fmt: skip
-    _tell(folder, root, counts, console, as_json)
-    _judge_failures(chosen_plan, counts, folder)
-
-
-def _tell(folder: Path, root: Path, counts: Counter[str], console: Console, as_json: bool) -> None:
-    """Charts and report, and what came of the campaign: as lines, or as one JSON line."""
-    report, headline, bars = publish(folder, root)
-    if as_json:
-        facts = {
-            "campaign": folder.name,
-            "cells": sum(counts.values()),
-            "outcomes": dict(counts),
-            "bars": {one.what: one.outcome for one in bars},
-            "report": str(report),
-        }
-        sys.stdout.write(json.dumps(facts) + "\n")
-    else:
-        lines = [
-            headline,
-            *(f"bar {line(one, declared=True)}" for one in bars),
-            f"receipts: {folder}",
-            f"charts:   {root / 'charts' / folder.name}",
-            f"report:   {report}",
-        ]
-        console.print("\n".join(lines), markup=False)
-
-
-def _judge_failures(plan: Plan, counts: Counter[str], folder: Path) -> None:
-    """CellsFailed with the cells' names when more of them failed than the plan allows."""
-    failed = sum(counts.values()) - counts["ok"]
-    if failed > plan.limits.failed_share * sum(counts.values()):
-        rest = ", ".join(
-            f"{count} {name}" for name, count in sorted(counts.items()) if name != "ok"
-        )
-        raise CellsFailed(
-            f"{failed} of {sum(counts.values())} cells did not end ok ({rest}), more than the"
-            f" {plan.limits.failed_share:.0%} that the plan allows:\n{failed_cells(folder)}"
-        )
+    publish(chosen_plan, folder, root, counts, console, as_json)
 
 
 @contextlib.contextmanager
@@ -232,20 +195,6 @@ def display(quiet: bool, console: Console) -> Iterator[Progress]:
             yield grid
     else:
         yield Lines(console)
-
-
-def publish(folder: Path, root: Path) -> tuple[Path, str, tuple[BarResult, ...]]:
-    """Draw the charts and write the report of a campaign; the path of the Markdown, the headline, and the bars."""
-    from battery.analyse import findings as analysis
-    from battery.render import charts as drawing
-    from battery.render import report as reporting
-    from battery.render import tables
-
-    found = analysis.analyse(folder)
-    drawing.render_charts(found, root / "charts" / folder.name)
-    written = reporting.write_report(found, root / "reports")
-    page = next(path for path in written if path.suffix == ".md")
-    return page, tables.headline(found), found.bars
 
 
 @app.command(epilog="Examples: battery status · battery status quick-A-C")
