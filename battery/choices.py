@@ -14,7 +14,7 @@ from battery.ledger.arm import Arm, known_arms, load_arm
 from battery.ledger.claims import unknown_arm
 from battery.ledger.errors import ArmError, InputError, ReceiptError
 from battery.ledger.plan import Plan, load_plan
-from battery.ledger.store import Campaign
+from battery.ledger.store import Campaign, Screen
 
 
 def load_arms(text: str, root: Path) -> list[Arm]:
@@ -59,6 +59,11 @@ def plan_for(name: str, arms: Sequence[Arm], root: Path) -> Plan:
     if wrong := unknown_arm(plan, [arm.name for arm in arms]):
         raise ArmError(f"plan {plan.name}: {wrong}")
     return plan
+
+
+def screen_of(knockout: str | None, isolate: str | None) -> Screen:
+    """What a campaign of these words is: a screen of many switches at once, or a comparison of arms."""
+    return "isolate" if isolate is not None else "knockout" if knockout is not None else ""
 
 
 def folder_of(campaign: str, root: Path) -> Path:

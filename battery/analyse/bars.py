@@ -115,7 +115,7 @@ def _hindrance(one: Comparison | None, bar: Bar, measured: Measured, candidate: 
         return measured.hindrance
     if one is None:
         return f"{bar.metric} was not compared: not both arms tell it"
-    if one.verdict.word not in {*DECIDED, "undecided"}:
+    if one.attrition or one.verdict.word not in {*DECIDED, "undecided"}:
         return f"{one.verdict.word}: {one.verdict.why}".removesuffix(": ")
     return ""
 

@@ -28,7 +28,10 @@ from battery.analyse.facts import (
     SwitchFacts,
     WindowFacts,
 )
+from battery.analyse.fits import Fit, fits
 from battery.analyse.gating import Disturbance, GateFacts, Phase
+from battery.analyse.lengths import Lengths, lengths
+from battery.analyse.mechanism import Mechanism, mechanisms
 from battery.analyse.rows import MEASURES, rows
 from battery.analyse.speed import Comparison, Ladder, Level
 from battery.analyse.stats import FEWEST_BLOCKS, Verdict
@@ -38,7 +41,7 @@ from battery.ledger.claims import Bar
 from battery.ledger.errors import ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
-from battery.ledger.store import Campaign, Earlier, Header, check_pool, pretty, replace
+from battery.ledger.store import Campaign, Earlier, Header, Screen, check_pool, pretty, replace
 
 SCHEMA = 1
 _DIGITS = 9
@@ -69,6 +72,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[str, ...]
     order: tuple[tuple[str, ...], ...]
     coin: str
+    screen: Screen
+    """Whether the arms are one arm's knock-outs or isolations: every verdict is then exploratory."""
     seed: int
     seeds: dict[int, tuple[int, ...]]
     """Per block, the seeds that were measured."""
@@ -90,9 +95,12 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     arms: tuple[ArmFacts, ...]
     differences: tuple[Difference, ...]
     outcomes: tuple[Outcomes, ...]
+    fits: tuple[Fit, ...]
     levels: tuple[Level, ...]
     comparisons: tuple[Comparison, ...]
     ladders: tuple[Ladder, ...]
+    mechanisms: tuple[Mechanism, ...]
+    lengths: tuple[Lengths, ...]
     drift: Drift
     windows: tuple[WindowFacts, ...]
     switches: tuple[SwitchFacts, ...]
@@ -241,11 +249,13 @@ def _everything(
     disturbed = gating.disturbances(receipts, counted)
     case = Case(
         frame=frame, receipts=receipts, header=header, stopped=stopped, comparisons=comparisons, drift=drift,
-        differences=differs, switches=switches, gates=gates, disturbances=disturbed, unreadable=unreadable, pool=pool,
+        differences=differs, lengths=lengths(frame, header), switches=switches, gates=gates, disturbances=disturbed,
+        unreadable=unreadable, pool=pool,
     )  # fmt: skip
     phases = gating.phases(case.pooled, header)
     doubted = doubting.doubts(msgspec.structs.replace(case, phases=phases))
     comparisons = tuple(_voided(one, doubted) for one in comparisons)
+    levels, latest = speed.levels(frame, header), facts.latest(receipts, header, counted)
     return Findings(
         **_fixed(header),
         status="incomplete" if stopped.ended_at is None else "complete",
@@ -255,13 +265,13 @@ def _everything(
         last_ended=max((receipt.ended for receipt in receipts), default=None),
         arms=facts.arms(receipts, header),
         differences=differs,
-        outcomes=facts.outcomes(facts.latest(receipts, header, counted), ended),
-        levels=speed.levels(frame, header),
-        comparisons=comparisons,
+        outcomes=facts.outcomes(latest, ended), fits=fits(latest, header),
+        levels=levels, comparisons=comparisons,
         ladders=tuple(
             msgspec.structs.replace(one, standing=_standing(one, doubted, ended, complete))
             for one in speed.ladders(comparisons, header)
         ),
+        mechanisms=mechanisms(comparisons, levels, header), lengths=case.lengths,
         drift=drift,
         windows=facts.windows(receipts, counted),
         switches=switches, gates=gates, disturbances=disturbed, phases=phases, doubts=doubted,
@@ -280,8 +290,8 @@ def _fixed(header: Header) -> dict[str, Any]:
         **{
             name: getattr(header, name)
             for name in (
-                "campaign", "plan", "plan_digest", "control", "order", "coin", "seed", "created", "machine", "battery",
-                "baseline", "earlier",
+                "campaign", "plan", "plan_digest", "control", "order", "coin", "screen", "seed", "created", "machine",
+                "battery", "baseline", "earlier",
             )
         },
     }  # fmt: skip
@@ -307,7 +317,9 @@ def _standing(one: Ladder, doubted: tuple[Doubt, ...], header: Header, complete:
         return f"invalid: {why[0]}"
     if complete < planned:
         return f"unfinished: {complete} of {planned} planned blocks"
-    return "pilot" if planned < FEWEST_BLOCKS else ""
+    if planned < FEWEST_BLOCKS:
+        return "pilot"
+    return "exploratory: one interval of many, not corrected" if header.screen else ""
 
 
 def _seeds(receipts: list[Receipt]) -> dict[int, tuple[int, ...]]:

@@ -32,7 +32,7 @@ from battery.ledger.claims import looks
 from battery.ledger.errors import LaunchError, PlanError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
-from battery.ledger.store import Campaign, Earlier, Header
+from battery.ledger.store import Campaign, Earlier, Header, Screen
 
 
 class Disturbed(Exception):
@@ -56,13 +56,14 @@ class Conductor:
         port: int | None = None,
         lock: Path | None = None,
         sensor_root: Path = sensors.ROOT,
+        screen: Screen = "",
         enough: Enough | None = None,
     ) -> None:
         if plan.stopping.rule != "fixed" and enough is None:
             raise PlanError(
                 f"plan {plan.name}: its stopping rule needs somebody who looks, and nobody was given"
             )
-        self.plan, self._enough = plan, enough
+        self.plan, self._screen, self._enough = plan, screen, enough
         self._glances = sensors.Glances(sensor_root, gate.steady_s(plan.gate))
         self.arms = {arm.name: arm for arm in arms}
         self.campaign = Campaign(folder)
@@ -165,6 +166,7 @@ class Conductor:
             machine=self._machine,
             battery=self._versions,
             baseline=baseline,
+            screen=self._screen,
         )
 
     def _tried(self, arms: Sequence[Arm], stopper: Stopper) -> Iterator[Server]:

@@ -25,6 +25,7 @@ from battery.choices import (
     expected_time,
     known_campaigns,
     plan_for,
+    screen_of,
 )
 from battery.cli import looking
 from battery.cli.checking import line
@@ -123,8 +124,9 @@ def run(
     folder = campaign_folder(campaign, chosen_plan, to_run, words, root, console)
     with display(as_json, console) as progress:
         counts = Conductor(
-            chosen_plan, to_run, folder, progress, seed, port, enough=looking.enough
-        ).run()
+            chosen_plan, to_run, folder, progress, seed, port,
+            screen=screen_of(knockout, isolate), enough=looking.enough,
+        ).run()  # fmt: skip
     _tell(folder, root, counts, console, as_json)
     _judge_failures(chosen_plan, counts, folder)
 
@@ -134,12 +136,9 @@ def _tell(folder: Path, root: Path, counts: Counter[str], console: Console, as_j
     report, headline, bars = publish(folder, root)
     if as_json:
         facts = {
-            "campaign": folder.name,
-            "cells": sum(counts.values()),
-            "outcomes": dict(counts),
-            "bars": {one.what: one.outcome for one in bars},
-            "report": str(report),
-        }
+            "campaign": folder.name, "cells": sum(counts.values()), "outcomes": dict(counts),
+            "bars": {one.what: one.outcome for one in bars}, "report": str(report),
+        }  # fmt: skip
         sys.stdout.write(json.dumps(facts) + "\n")
     else:
         lines = [

@@ -84,7 +84,7 @@ def test_a_bar_without_a_candidate_is_about_each(tmp_path: Path) -> None:
     [
         ({"blocks": 4}, "pilot: 4 of the 6 blocks"),
         ({"change": lambda r: None if r.cell.block == 6 else r}, "5 of 6 blocks are complete"),
-        ({"change": fails("oom", lambda r: r.cell.arm == "C" and r.cell.block < 3)}, "not comparable"),
+        ({"change": fails("oom", lambda r: r.cell.arm == "C" and r.cell.block < 3)}, "attrition"),
         ({"change": fails("disengaged", lambda r: r.cell.arm == "C")}, "not comparable"),
         ({"arms": ("A",)}, "no such candidate"),
     ],
