@@ -133,7 +133,7 @@ def test_a_second_run_of_a_finished_campaign_gets_a_name_of_its_own(root: Path) 
     for _ in range(2):
         done = battery(root, "run", "--arms", "A", "--plan", "tiny")
         assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in (root / "receipts").iterdir()) == ["tiny-A", "tiny-A-2"]
+    assert sorted(path.name for path in (root / "receipts").glob("*/")) == ["tiny-A", "tiny-A-2"]
 
 
 def test_failed_cells_above_the_share_give_exit_4_and_the_report_is_there(root: Path) -> None:

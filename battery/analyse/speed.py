@@ -174,18 +174,19 @@ def primary(
 ) -> tuple[Comparison, ...]:
     """The primary endpoint alone, once per candidate, judged as `compare` judges it: what a look needs."""
     plan = header.plan
-    return _judged(
+    # a screen corrects it together with the other rungs
+    rungs = plan.ladder if header.screen else (plan.anchor,)
+    families = [
         [
-            [
-                _compared(
-                    match(frame, traces, plan, plan.primary.metric, plan.anchor, (header.control, candidate.name)),
-                    header, candidate.name, plan.anchor,
-                )
-            ]
-            for candidate in header.arms[1:]
-        ],
-        header, complete,
-    )  # fmt: skip
+            _compared(
+                match(frame, traces, plan, plan.primary.metric, rung, (header.control, candidate.name)),
+                header, candidate.name, rung,
+            )
+            for rung in rungs
+        ]
+        for candidate in header.arms[1:]
+    ]  # fmt: skip
+    return tuple(one for one in _judged(families, header, complete) if one.primary)
 
 
 def _both_have(frame: pd.DataFrame, metric: str, *arms: str) -> bool:

@@ -106,7 +106,7 @@ def _seen(one: Comparison, wanted: float | None) -> Seen:
     """One candidate; `wanted` is the half width to be reached, None where it must be decided."""
     low, high = (one.estimate.low, one.estimate.high) if one.estimate else (None, None)
     half = None if low is None or high is None else math.sqrt(high / low) - 1
-    comparable = one.verdict.word in {*DECIDED, "undecided"}
+    comparable = one.verdict.word in {*DECIDED, "undecided"} and not one.attrition
     narrow = wanted is not None and half is not None and half <= wanted and comparable
     return Seen(
         candidate=one.candidate, word=one.verdict.word, estimate=one.estimate, half_width=half,
