@@ -212,7 +212,7 @@ def _everything(
     traces = {receipt.sequence: receipt.trace for receipt in receipts}
     complete = int(frame[frame["counted"].astype(bool)]["block"].nunique())
     comparisons = speed.compare(frame, traces, header, complete)
-    drift = drifting.drift(frame, comparisons, header)
+    drift = drifting.drift(frame, comparisons, header, receipts)
     differs = facts.differences(receipts, header)
     switches, gates = facts.switches(receipts), gating.gates(receipts, header)
     disturbed = gating.disturbances(receipts, counted)
