@@ -96,5 +96,5 @@ def _lengths(
         candidate=candidate, rung=rung, pairs=len(pairs),
         unequal=sum(one != other for one, other in pairs.values()),
         control_tokens=means[0], candidate_tokens=means[1],
-        estimate=stats.paired([float(np.mean(here)) for here in logs.values()], alpha),
+        estimate=stats.paired([float(np.mean(here)) for here in logs.values()], alpha, flip=False),
     )  # fmt: skip

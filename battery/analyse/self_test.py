@@ -36,7 +36,9 @@ def self_test(means: list[tuple[int, str, float]], header: Header) -> SelfTest:
     if len(neighbours) < _FEWEST_PAIRS:
         return SelfTest(pairs=len(neighbours), why=_why(header))
     found = stats.paired(
-        [(-1) ** place * d for place, d in enumerate(neighbours)], header.plan.stopping.alpha
+        [(-1) ** place * d for place, d in enumerate(neighbours)],
+        header.plan.stopping.alpha,
+        flip=False,
     )
     if found is None or found.p is None:
         return SelfTest(pairs=len(neighbours), why="no interval can be computed")

@@ -5,6 +5,7 @@ Windows hold too few requests to look for a change point; the position effect ov
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 
 import msgspec
@@ -38,10 +39,11 @@ class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
 
 def warm_ups(frame: pd.DataFrame, header: Header, alpha: float) -> tuple[WarmUp, ...]:
     """Every arm's decode and TTFT; a window counts with the mean over its rungs."""
+    effects = {metric: _effects(frame, metric) for metric in METRICS}
     found, ps = [], []
     for arm in header.arms:
         for metric in METRICS:
-            one, p = _warm_up(frame, header, arm.name, metric, alpha)
+            one, p = _warm_up(effects[metric].get(arm.name, []), header, arm.name, metric, alpha)
             found.append(one)
             ps.append(p)
     return tuple(
@@ -50,30 +52,36 @@ def warm_ups(frame: pd.DataFrame, header: Header, alpha: float) -> tuple[WarmUp,
     )
 
 
+def _effects(frame: pd.DataFrame, metric: str) -> dict[str, list[float]]:
+    """Per arm and window: log of the first seed's value minus the mean of the rest, averaged over rungs.
+
+    A rung whose first seed did not end ok is left out, as one that has no rest.
+    """
+    own = frame[frame["counted"].astype(bool) & ~frame["sentinel"].astype(bool)].sort_values("sequence")  # fmt: skip
+    cells: dict[tuple[str, int, int], list[float | None]] = defaultdict(list)
+    columns = (own[name].tolist() for name in ("arm", "window", "rung", "outcome", metric))
+    for arm, window, rung, outcome, value in zip(*columns, strict=True):
+        good = outcome == "ok" and value is not None and value > 0
+        cells[arm, window, rung].append(math.log(value) if good else None)
+    per_window: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for (arm, window, _), (first, *others) in cells.items():
+        rest = [value for value in others if value is not None]
+        if first is not None and rest:
+            per_window[arm, window].append(first - float(np.mean(rest)))
+    found: dict[str, list[float]] = defaultdict(list)
+    for (arm, _), here in per_window.items():
+        found[arm].append(float(np.mean(here)))
+    return found
+
+
 def _warm_up(
-    frame: pd.DataFrame, header: Header, arm: str, metric: str, alpha: float
+    means: list[float], header: Header, arm: str, metric: str, alpha: float
 ) -> tuple[WarmUp, float | None]:
     """One arm and metric, and its p before correction."""
+    one = WarmUp(arm=arm, metric=metric, windows=len(means))
     if header.plan.seeds < 2:
-        return WarmUp(arm=arm, metric=metric, windows=0, why="one seed has no rest"), None
-    own = frame[
-        (frame["arm"] == arm) & frame["counted"].astype(bool) & ~frame["sentinel"].astype(bool)
-    ]
-    effects: dict[int, list[float]] = defaultdict(list)
-    for _, cells in own.groupby(["window", "rung"], sort=True):
-        cells = cells.sort_values("place")
-        good = (cells["outcome"] == "ok") & (cells[metric] > 0)
-        logs = np.log(cells[metric][good].to_numpy(dtype=float))
-        if bool(good.iloc[0]) and len(logs) > 1:
-            effects[int(cells["window"].iloc[0])].append(float(logs[0] - logs[1:].mean()))
-    means = [float(np.mean(here)) for here in effects.values()]
-    if len(means) < _FEWEST:
-        return WarmUp(
-            arm=arm, metric=metric, windows=len(means), why="fewer than four windows"
-        ), None
-    found = stats.paired(means, alpha)
-    if found is None or found.sd is None:
-        return WarmUp(arm=arm, metric=metric, windows=len(means), why="no interval"), None
-    return WarmUp(
-        arm=arm, metric=metric, windows=len(means), ratio=found.ratio, low=found.low, high=found.high
-    ), found.p  # fmt: skip
+        return msgspec.structs.replace(one, why="one seed has no rest"), None
+    found = stats.paired(means, alpha, flip=False)
+    if len(means) < _FEWEST or found is None:
+        return msgspec.structs.replace(one, why="fewer than four windows"), None
+    return msgspec.structs.replace(one, ratio=found.ratio, low=found.low, high=found.high), found.p

@@ -99,9 +99,20 @@ def _results(findings: Findings) -> str:
             tables.over_ladder(findings),
             "<details><summary>The tests behind the verdicts</summary>", tables.statistics(findings),
             f"Corrections: {tables.corrections(findings)}. Intervals are not widened.",
+            *_sensitivity(findings),
             "</details>",
         ]  # fmt: skip
     return "\n\n".join(part for part in parts if part)
+
+
+def _sensitivity(findings: Findings) -> list[str]:
+    """The estimates by other methods, where there are any."""
+    found = tables.sensitivities(findings)
+    how = (
+        "The same blocks by other methods. No verdict uses them: they show whether the result hangs on the method. The"
+        " bootstrap is shown from twelve blocks on, since it claims too much below."
+    )
+    return [how, found] if found else []
 
 
 def _named(findings: Findings, metric: str) -> str:
