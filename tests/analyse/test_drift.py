@@ -13,8 +13,11 @@ from statsmodels.regression.linear_model import OLS
 from synthetic import World, build, trace
 
 from battery.analyse.findings import Findings, analyse
+from battery.analyse.self_test import self_test
 from battery.analyse.series import step, trend
+from battery.bench.schedule import orders
 from battery.ledger.receipt import Receipt
+from battery.ledger.store import Campaign
 from battery.render.report import markdown
 
 Change = Callable[[Receipt], Receipt]
@@ -179,3 +182,15 @@ def test_the_self_test_says_why_there_is_none(tmp_path: Path) -> None:
     gone = World(blocks=8, change=lambda r: r if r.cell.block < 4 else None)
     lost = analyse(build(tmp_path / "gone", gone)).drift.self_test
     assert lost.why == "needs 4 pairs of neighbouring windows of one arm"
+
+
+@pytest.mark.parametrize(("arms", "pairs"), [(2, 11), (3, 4), (4, 0), (5, 0), (6, 0)])
+def test_which_orders_hold_an_arm_next_to_itself(arms: int, pairs: int, tmp_path: Path) -> None:
+    names = tuple("ABCDEF"[:arms])
+    folder = build(tmp_path, World(arms=names, ladder=(128,), blocks=6, seeds=1))
+    header = msgspec.structs.replace(Campaign(folder).header(), order=orders(names, 12, 0))
+    run = [arm for row in header.order for arm in row]
+    told = self_test([(n, arm, 0.001 * (n % 5)) for n, arm in enumerate(run, start=1)], header)
+    assert told.pairs == pairs
+    why = f"the order of {arms} arms over 12 blocks puts an arm next to itself too seldom"
+    assert (told.p is None) == (pairs == 0) and told.why.startswith(why if pairs == 0 else "")
