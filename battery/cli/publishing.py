@@ -21,8 +21,8 @@ def publish(
 ) -> None:
     """Draw the charts and write the report of a campaign, and tell what came of it: lines, or one line of JSON.
 
-    CellsFailed when more cells failed than the plan allows; VerifyFailed when the page breaks a rule of the linter. They
-    come last: everything is written by then.
+    CellsFailed when more cells failed than the plan allows; VerifyFailed when the page breaks a rule of the linter.
+    Both come last: everything is written by then.
     """
     from battery.analyse import findings as analysis
     from battery.render import charts as drawing
