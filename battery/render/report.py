@@ -11,7 +11,7 @@ from pathlib import Path
 from battery.analyse import findings as kept
 from battery.analyse.findings import Findings
 from battery.ledger.store import replace
-from battery.render import gating, tables, words
+from battery.render import course, gating, record, tables, words
 from battery.render.charts import CHARTS
 
 FORMULAS = ("decode", "prefill", "ttft", "peak_memory")
@@ -118,7 +118,7 @@ def _long(findings: Findings) -> str:
             "### 1.4 Long contexts and other outcomes",
             "Running out of memory is a result. A peak with “>” is a lower bound: the allocation that failed never"
             " landed.",
-            tables.long_contexts(findings),
+            course.long_contexts(findings),
         ]
     )
 
@@ -127,7 +127,7 @@ def _interleaved(findings: Findings) -> str:
     """Section 1.5."""
     parts = [
         "### 1.5 The interleaved windows",
-        _chart(findings, "windows"), tables.windows(findings), tables.blocks(findings), _drift(findings),
+        _chart(findings, "windows"), course.windows(findings), course.blocks(findings), _drift(findings),
     ]  # fmt: skip
     return "\n\n".join(parts)
 
@@ -196,12 +196,12 @@ def _method(findings: Findings) -> str:
     return "\n\n".join(
         [
             "## 2. Method",
-            tables.method(findings),
+            record.method(findings),
             "### What differs between the arms",
             "Computed from the resolved arms and from what the servers told; “no” means that no arm file says so.",
-            tables.differences(findings),
+            record.differences(findings),
             "### Proof per request",
-            tables.proofs(findings),
+            record.proofs(findings),
             "### Gates",
             gating.gates(findings),
             *_during(findings),
@@ -229,7 +229,7 @@ def _during(findings: Findings) -> list[str]:
 
 def _switches(findings: Findings) -> str:
     """Section 3."""
-    return f"## 3. Switches\n\n{tables.switches(findings)}"
+    return f"## 3. Switches\n\n{record.switches(findings)}"
 
 
 def _quality(findings: Findings) -> str:
@@ -242,7 +242,7 @@ def _quality(findings: Findings) -> str:
 
 def _validity(findings: Findings) -> str:
     """Section 5."""
-    return f"## 5. Validity findings\n\n{tables.doubts(findings)}"
+    return f"## 5. Validity findings\n\n{record.doubts(findings)}"
 
 
 def _again(findings: Findings) -> str:

@@ -269,6 +269,6 @@ def test_58_an_error_is_never_an_exit_of_zero(monkeypatch: pytest.MonkeyPatch) -
     def fall(*_: object) -> None:
         raise Broken
 
-    monkeypatch.setattr("battery.cli.chosen_arms", fall)
+    monkeypatch.setattr("battery.cli.measuring.chosen_arms", fall)
     with pytest.raises(Broken):  # Python makes 1 of it, with its traceback
         main(["run"])

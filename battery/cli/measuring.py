@@ -1,77 +1,40 @@
-"""The command line: one verb per stage. It parses, calls and prints; it decides nothing.
-
-The reading wing is imported inside the verbs that read: pandas and matplotlib take seconds that `run --help` and a
-wrong option need not wait for, and they would stand in memory while an engine is measured.
-
-Exit codes: 0 all well · 1 an error not listed here · 2 wrong input · 3 refused by a gate · 4 too many cells failed ·
-5 lock or port held by someone else · 6 a server did not start · 7 corrupt or unpoolable receipts ·
-8 verification failed · 9 a file could not be written · 130 interrupted.
-"""
+"""Verbs of the measuring wing: what would run, running it, how far it is, and looking at arms, servers and machine."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
-import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from battery import __version__
 from battery.bench import schedule
 from battery.bench.progress import Progress
 from battery.bench.run import Conductor
 from battery.choices import campaign_folder, chosen, chosen_arms, expected_time
+from battery.cli.options import (
+    ArmsOption,
+    CampaignsArgument,
+    IsolateOption,
+    KnockoutOption,
+    PlanOption,
+    RootOption,
+    app,
+    out,
+)
 from battery.ledger import store
 from battery.ledger.arm import difference, known_arms, load_arm
-from battery.ledger.errors import BatteryError, CellsFailed, DiskError, ReceiptError, VerifyFailed
+from battery.ledger.errors import CellsFailed, ReceiptError
 from battery.ledger.plan import load_plan
 from battery.ledger.store import Campaign
 from battery.terminal import Grid, Lines, failed_cells
-
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    help="Evidence for inference-performance claims: measure in interleaved windows, seal, report, verify.",
-)
-
-INTERRUPTED = 130
-_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EIO}
-ArmsOption = Annotated[
-    str | None, typer.Option("--arms", help="Arms by name, the control first; default: A,C")
-]
-KnockoutOption = Annotated[
-    str | None,
-    typer.Option(help="Instead of --arms: this arm against itself without each of its switches"),
-]
-IsolateOption = Annotated[
-    str | None,
-    typer.Option(help="Instead of --arms: each switch of this arm alone, against none of them"),
-]
-PlanOption = Annotated[
-    str, typer.Option("--plan", help="A plan by name or by the path of its TOML file")
-]
-RootOption = Annotated[
-    Path, typer.Option("--root", help="Folder that holds arms/, receipts/, charts/ and reports/")
-]
-CampaignsArgument = Annotated[
-    list[str] | None, typer.Argument(help="Campaigns by name or folder; none: all in receipts/")
-]
-
-
-def out() -> Console:
-    """Standard output, without colours and with room for a table's rows where it is no terminal."""
-    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
 
 
 @app.command(epilog="Examples: battery plan --arms A,C --plan quick · battery plan --knockout C")
@@ -230,45 +193,6 @@ def _state(kept: Campaign) -> tuple[list[str], list[str]]:
     return [kept.folder.name, arms, blocks, cells, words, state], unreadable
 
 
-@app.command(epilog="Examples: battery charts · battery charts reference-cpu")
-def charts(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
-    """Draw the charts of campaigns from their receipts: SVG, the same bytes every time."""
-    from battery.analyse import findings as analysis
-    from battery.render import charts as drawing
-
-    for folder in chosen(campaigns, root):
-        written = drawing.render_charts(analysis.analyse(folder), root / "charts" / folder.name)
-        out().print(f"{root / 'charts' / folder.name}: {len(written)} files", markup=False)
-
-
-@app.command(epilog="Examples: battery report · battery report reference-cpu")
-def report(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
-    """Write the Markdown evidence and the findings (JSON) of campaigns from their receipts."""
-    from battery.analyse import findings as analysis
-    from battery.render import report as reporting
-
-    for folder in chosen(campaigns, root):
-        for path in reporting.write_report(analysis.analyse(folder), root / "reports"):
-            out().print(str(path), markup=False)
-
-
-@app.command(epilog="Example: battery verify reference-cpu")
-def verify(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
-    """Re-derive every committed figure from the receipts; exit 0 only if everything holds."""
-    from battery.render import verify as verification
-
-    broken = 0
-    for folder in chosen(campaigns, root):
-        problems = verification.verify(root, folder.name)
-        broken += len(problems)
-        for problem in problems:
-            typer.echo(f"{folder.name}: {problem}", err=True)
-        if not problems:
-            out().print(f"{folder.name}: holds (seal, findings, report, charts)", markup=False)
-    if broken:
-        raise VerifyFailed(f"{broken} things do not hold; each is named above")
-
-
 @app.command(epilog="Examples: battery arms · battery arms A C")
 def arms(
     names: Annotated[
@@ -339,52 +263,3 @@ def examine(
         return
     for name, value in facts.items():
         out().print(f"{name:<22} {value}", markup=False)
-
-
-def _version(wanted: bool) -> None:
-    """Print the version and stop."""
-    if wanted:
-        typer.echo(f"battery {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it and stop")
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error")] = False,
-) -> None:
-    """Options that hold for every verb."""
-
-
-def main(words: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with a code that scripts can rely on."""
-    given = list(sys.argv[1:] if words is None else words)
-    try:
-        code: Any = app(given, standalone_mode=False)
-        if code == INTERRUPTED:  # how typer tells of Ctrl-C
-            raise KeyboardInterrupt
-    except BatteryError as refused:
-        if "--debug" in given:
-            raise
-        typer.echo(f"battery: {refused}", err=True)
-        sys.exit(refused.exit_code)
-    except BrokenPipeError:
-        # nobody reads any more; and the interpreter must not stumble over it once more at its end
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(BatteryError.exit_code)
-    except OSError as refused:
-        if "--debug" in given:
-            raise
-        typer.echo(f"battery: {refused}; nothing that was written before is lost", err=True)
-        disk = refused.errno in _DISK
-        sys.exit(DiskError.exit_code if disk else BatteryError.exit_code)
-    except (typer.Abort, KeyboardInterrupt):
-        typer.echo("battery: interrupted; the same command goes on where it stopped", err=True)
-        sys.exit(INTERRUPTED)
-    except typer.TyperException as wrong:
-        message = wrong.format_message() if hasattr(wrong, "format_message") else str(wrong)
-        typer.echo(f"battery: {message} (battery --help, battery VERB --help)", err=True)
-        sys.exit(2)
-    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,44 @@
+"""The application that verbs register with, and the options that several of them share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Evidence for inference-performance claims: measure in interleaved windows, seal, report, verify.",
+)
+
+ArmsOption = Annotated[
+    str | None, typer.Option("--arms", help="Arms by name, the control first; default: A,C")
+]
+KnockoutOption = Annotated[
+    str | None,
+    typer.Option(help="Instead of --arms: this arm against itself without each of its switches"),
+]
+IsolateOption = Annotated[
+    str | None,
+    typer.Option(help="Instead of --arms: each switch of this arm alone, against none of them"),
+]
+PlanOption = Annotated[
+    str, typer.Option("--plan", help="A plan by name or by the path of its TOML file")
+]
+RootOption = Annotated[
+    Path, typer.Option("--root", help="Folder that holds arms/, receipts/, charts/ and reports/")
+]
+CampaignsArgument = Annotated[
+    list[str] | None, typer.Argument(help="Campaigns by name or folder; none: all in receipts/")
+]
+
+
+def out() -> Console:
+    """Standard output, without colours and with room for a table's rows where it is no terminal."""
+    return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
