@@ -1,4 +1,4 @@
-"""Batteries in which nothing differs, judged by the analysis that judges campaigns: how many get a verdict all the same.
+"""Batteries in which nothing differs, judged by the analysis that judges campaigns: how many get a verdict anyway.
 
 A null battery may be called undecided or equivalent. One in twenty is called something else by chance; more than the
 binomial test allows are a fault of the method. A battery that voids itself (its arms differed from themselves) is

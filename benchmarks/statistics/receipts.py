@@ -1,4 +1,4 @@
-"""A simulated battery as real receipts with real traces, so that it can be judged by the analysis that judges campaigns.
+"""A simulated battery as real receipts with real traces, to be judged by the analysis that judges campaigns.
 
 Every rung of the plan takes two of the world's: one is the decode rate, the other the rate of prefill, which is what
 time to first token and prefill rate are computed from. Peak memory is the same for both arms but for 0.1 %.
