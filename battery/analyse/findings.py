@@ -7,7 +7,9 @@ the file is the same on every machine that computes it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -134,11 +136,9 @@ def analyse(folder: Path) -> Findings:
         pool = str(refused)
         receipts = _belonging(receipts, header)
     sealed = campaign.sealed()
-    found = msgspec.structs.replace(
-        _found(receipts, header, unreadable, pool, sealed.seal if sealed else None),
-        journal=_journal(campaign),
+    return found(
+        receipts, header, unreadable, pool, sealed.seal if sealed else None, _journal(campaign)
     )
-    return msgspec.convert(_rounded(msgspec.to_builtins(found)), Findings, strict=False)
 
 
 def _planned(receipts: list[Receipt], header: Header) -> tuple[list[Receipt], list[str]]:
@@ -178,9 +178,26 @@ def _belonging(receipts: list[Receipt], header: Header) -> list[Receipt]:
     return kept
 
 
-def _found(
-    receipts: list[Receipt], header: Header, unreadable: list[str], pool: str, seal: str | None
+def found(
+    receipts: list[Receipt],
+    header: Header,
+    unreadable: Sequence[str] = (),
+    pool: str = "",
+    seal: str | None = None,
+    journal: Mapping[str, int] = MappingProxyType({}),
 ) -> Findings:
+    """The findings of receipts in memory: what `analyse` finds, but for the folder.
+
+    `unreadable` are complaints about receipts left out, `pool` why some could not be pooled.
+    """
+    whole = _everything(receipts, header, list(unreadable), pool, seal, dict(journal))
+    return msgspec.convert(_rounded(msgspec.to_builtins(whole)), Findings, strict=False)
+
+
+def _everything(
+    receipts: list[Receipt], header: Header, unreadable: list[str], pool: str, seal: str | None,
+    journal: dict[str, int],
+) -> Findings:  # fmt: skip
     """Everything, before rounding."""
     frame = rows(receipts, header)
     counted = {int(n) for n in frame[frame["counted"].astype(bool)]["sequence"]}
@@ -206,7 +223,7 @@ def _found(
         plan=header.plan, plan_digest=header.plan_digest,
         control=header.control, candidates=tuple(arm.name for arm in header.arms[1:]),
         order=header.order, coin=header.coin, seed=header.seed, seeds=_seeds(receipts),
-        journal={}, blocks_complete=complete, receipts=len(receipts),
+        journal=journal, blocks_complete=complete, receipts=len(receipts),
         created=header.created,
         first_started=min((receipt.started for receipt in receipts), default=None),
         last_ended=max((receipt.ended for receipt in receipts), default=None),

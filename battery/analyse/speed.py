@@ -14,11 +14,12 @@ from battery.analyse import stats
 from battery.analyse.pairs import Pairs, match
 from battery.analyse.rows import MEASURES
 from battery.analyse.stats import Verdict, Word
+from battery.ledger.plan import Plan
 from battery.ledger.store import Header
 from battery.ledger.trace import Trace
 
 MAIN = ("decode", "prefill", "ttft", "peak_memory")
-FACTORS = ("tokens_per_step", "steps_per_second", "acceptance")
+FACTORS = ("tokens_per_step", "seconds_per_step", "acceptance")
 COMPARED = (*MAIN, *FACTORS)
 """Metrics that get a ratio. End-to-end time and TPOT do not: they follow the length of the answer."""
 
@@ -175,8 +176,8 @@ def _both_have(frame: pd.DataFrame, metric: str, *arms: str) -> bool:
 
 def _compared(pairs: Pairs, header: Header, candidate: str, rung: int) -> Comparison:
     """The numbers of one comparison, before correction; the verdict comes with the family."""
-    plan, blocks = header.plan, pairs.by_block()
-    estimate = stats.paired(list(blocks.values()))
+    plan, blocks, alpha = header.plan, pairs.by_block(), header.plan.stopping.alpha
+    estimate = stats.paired(list(blocks.values()), alpha)
     margin = plan.margins.of(pairs.metric)
     return Comparison(
         metric=pairs.metric, rung=rung, control=header.control, candidate=candidate,
@@ -187,8 +188,8 @@ def _compared(pairs: Pairs, header: Header, candidate: str, rung: int) -> Compar
         unequal_lengths=sum(pair.cut for pair in pairs.kept),
         estimate=estimate,
         tost_p=stats.equivalence(list(blocks.values()), margin),
-        detectable=stats.detectable(estimate.sd, estimate.blocks) if estimate else None,
-        blocks_needed=stats.blocks_needed(estimate.sd, margin) if estimate else None,
+        detectable=stats.detectable(estimate.sd, estimate.blocks, alpha) if estimate else None,
+        blocks_needed=stats.blocks_needed(estimate.sd, margin, alpha) if estimate else None,
         by_block=tuple((block, math.exp(d)) for block, d in blocks.items()),
         receipts=tuple(sorted({number for pair in pairs.kept for number in pair.receipts})),
     )  # fmt: skip
@@ -214,7 +215,7 @@ def _judged(
     judged = []
     for one in every:
         p, tost = corrected[one.candidate, one.metric, one.rung]
-        verdict = _verdict(one, p, tost, header.plan.blocks, complete)
+        verdict = _verdict(one, p, tost, header.plan, complete)
         judged.append(
             msgspec.structs.replace(one, p_corrected=p, tost_p_corrected=tost, verdict=verdict)
         )
@@ -222,9 +223,10 @@ def _judged(
 
 
 def _verdict(
-    one: Comparison, p: float | None, tost: float | None, planned: int, complete: int
+    one: Comparison, p: float | None, tost: float | None, plan: Plan, complete: int
 ) -> Verdict:
     """The verdict, after the reasons that forbid one; a plan too small for any is a pilot from its first block."""
+    planned = plan.blocks
     lost = one.planned - one.pairs
     told = "; ".join(f"{why} ({count})" for why, count in one.lost.items())
     if one.estimate is None:
@@ -238,7 +240,7 @@ def _verdict(
         return Verdict(
             word="not comparable", why=f"{lost} of {one.planned} pairs are missing: {told}"
         )
-    return stats.judge(one.estimate, p, tost, one.margin, words(one.metric))
+    return stats.judge(one.estimate, p, tost, one.margin, words(one.metric), plan.stopping.alpha)
 
 
 def words(metric: str) -> tuple[Word, Word]:
@@ -268,7 +270,7 @@ def ladders(comparisons: tuple[Comparison, ...], header: Header) -> tuple[Ladder
                 Ladder(
                     metric=metric, control=header.control, candidate=candidate.name,
                     rungs=tuple(one.rung for one in usable),
-                    estimate=stats.paired(means),
+                    estimate=stats.paired(means, header.plan.stopping.alpha),
                     why="" if means else "no rung can be compared",
                 )
             )  # fmt: skip

@@ -34,7 +34,7 @@ Word = Literal[
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """A ratio from block differences of logarithms, with its 95 % interval; parts that need more blocks are None."""
+    """A ratio from block differences of logarithms, with its interval at 1 − α; what needs more blocks is None."""
 
     blocks: int
     ratio: float
@@ -57,8 +57,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-def paired(differences: Sequence[float]) -> Estimate | None:
-    """The ratio exp(mean D) with exp(mean D ± t(.975, K−1) · sd(D)/√K); None without a block.
+def paired(differences: Sequence[float], alpha: float = ALPHA) -> Estimate | None:
+    """The ratio exp(mean D) with exp(mean D ± t(1−α/2, K−1) · sd(D)/√K); None without a block.
 
     With one block there is a ratio and no interval. Where all blocks agree to the last bit the interval has no width, t
     is infinite, and p is its limit: 0 for a difference, 1 for none; the note says so.
@@ -79,7 +79,7 @@ def paired(differences: Sequence[float]) -> Estimate | None:
             note="every block gave the same ratio: the interval has no width",
         )  # fmt: skip
     test = scipy_stats.ttest_1samp(d, 0.0)
-    interval = test.confidence_interval(1 - ALPHA)
+    interval = test.confidence_interval(1 - alpha)
     return Estimate(
         blocks=d.size, ratio=math.exp(mean), low=math.exp(interval.low), high=math.exp(interval.high),
         sd=float(d.std(ddof=1)), p=float(test.pvalue), sign_flip_p=flip,
@@ -124,18 +124,18 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
 
 
 @cache
-def _effect(blocks: int) -> float:
+def _effect(blocks: int, alpha: float) -> float:
     """Difference, in spreads of the block differences, that `blocks` blocks find four times out of five."""
-    found = TTestPower().solve_power(nobs=blocks, alpha=ALPHA, power=0.8, alternative="two-sided")
+    found = TTestPower().solve_power(nobs=blocks, alpha=alpha, power=0.8, alternative="two-sided")
     return float(np.squeeze(found))
 
 
-def detectable(sd: float | None, blocks: int) -> float | None:
+def detectable(sd: float | None, blocks: int, alpha: float = ALPHA) -> float | None:
     """Smallest difference, as a share, that `blocks` blocks of this spread would find four times out of five."""
-    return None if sd is None or blocks < 3 else math.expm1(_effect(blocks) * sd)
+    return None if sd is None or blocks < 3 else math.expm1(_effect(blocks, alpha) * sd)
 
 
-def blocks_needed(sd: float | None, margin: float) -> int | None:
+def blocks_needed(sd: float | None, margin: float, alpha: float = ALPHA) -> int | None:
     """Fewest blocks, even and at least six, that find a difference of `margin` four times out of five at this spread.
 
     None where there is no spread to plan from, or above MOST_BLOCKS.
@@ -143,7 +143,7 @@ def blocks_needed(sd: float | None, margin: float) -> int | None:
     if sd is None:
         return None
     for blocks in range(FEWEST_BLOCKS, MOST_BLOCKS + 1, 2):
-        if _effect(blocks) * sd <= math.log1p(margin):
+        if _effect(blocks, alpha) * sd <= math.log1p(margin):
             return blocks
     return None
 
@@ -154,26 +154,24 @@ def judge(
     tost_p: float | None,
     margin: float,
     words: tuple[Word, Word],
+    alpha: float = ALPHA,
+    fewest: int = FEWEST_BLOCKS,
 ) -> Verdict:
     """The verdict of STATS 3.8; `words` are for a ratio above and below 1, and both p-values are already corrected.
 
-    A difference needs p < .05 and the interval on that side of 1. Equivalence needs its own test: a difference that was
+    `alpha` is the level of every test and of the interval, `fewest` the units below which there is no verdict.
+    A difference needs p < α and the interval on that side of 1. Equivalence needs its own test: a difference that was
     not found is `undecided`, never equal.
     """
-    if (
-        estimate.blocks < FEWEST_BLOCKS
-        or p is None
-        or estimate.low is None
-        or estimate.high is None
-    ):
+    if estimate.blocks < fewest or p is None or estimate.low is None or estimate.high is None:
         return Verdict(
             word="pilot",
-            why=f"{estimate.blocks} of the {FEWEST_BLOCKS} blocks that a verdict needs",
+            why=f"{estimate.blocks} of the {fewest} blocks that a verdict needs",
         )
     bound, share = math.log1p(margin), f"{100 * margin:g} %"
     low, high = math.log(estimate.low), math.log(estimate.high)
-    differs = p < ALPHA and (low > 0 or high < 0)
-    within = tost_p is not None and tost_p < ALPHA
+    differs = p < alpha and (low > 0 or high < 0)
+    within = tost_p is not None and tost_p < alpha
     if differs:
         word = words[0] if low > 0 else words[1]
         if low > bound or high < -bound:
@@ -181,18 +179,20 @@ def judge(
         return Verdict(word=word, qualifier=f"within {share}" if within else "")
     if within:
         return Verdict(word="equivalent", qualifier=f"within {share}")
-    return Verdict(word="undecided", why=_undecided(estimate, p, margin, low > 0 or high < 0))
+    return Verdict(
+        word="undecided", why=_undecided(estimate, p, margin, alpha, low > 0 or high < 0)
+    )
 
 
-def _undecided(estimate: Estimate, p: float, margin: float, clear: bool) -> str:
+def _undecided(estimate: Estimate, p: float, margin: float, alpha: float, clear: bool) -> str:
     """Why nothing can be said, and what would let it be said."""
     cause = (
         f"the interval is clear of 1 but p after Holm is {p:.2g}"
         if clear
         else f"the interval holds 1 and is not inside ±{100 * margin:g} %"
     )
-    found = detectable(estimate.sd, estimate.blocks)
-    needed = blocks_needed(estimate.sd, margin)
+    found = detectable(estimate.sd, estimate.blocks, alpha)
+    needed = blocks_needed(estimate.sd, margin, alpha)
     enough = f"{needed} blocks" if needed else f"more than {MOST_BLOCKS} blocks"
     if found is None:
         return cause

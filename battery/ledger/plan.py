@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from battery.ledger import strict
+from battery.ledger.claims import Bar, Stopping, bars, stops
 from battery.ledger.errors import InputError, PlanError
 
 Workload = Literal["prose", "code", "edit"]
@@ -28,6 +29,8 @@ LATER: tuple[tuple[str, str], ...] = (
     ("limits", "reruns"),
     ("limits", "memory_limit_gb"),
     ("", "warm_up_tokens"),
+    ("", "stopping"),
+    ("", "bars"),
 )
 """Tables and keys that came after campaigns had been measured. A plan that leaves one at its default keeps the digest
 it had, so these defaults never change; whether a limit was applied is told by the receipts."""
@@ -139,6 +142,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     margins: Margins = Margins()
     gate: Gate = Gate()
     limits: Limits = Limits()
+    stopping: Stopping = Stopping()
+    bars: tuple[Bar, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -161,7 +166,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 _DEFAULTS: dict[str, Gate | Limits] = {"gate": Gate(), "limits": Limits()}
-_TOP: dict[str, object] = {"warm_up_tokens": 0}
+_TOP: dict[str, object] = {"warm_up_tokens": 0, "stopping": Stopping(), "bars": ()}
 
 
 def known_plans(folder: Path) -> list[str]:
@@ -204,7 +209,7 @@ def _read(path: Path, name: str) -> Plan:
 
 def check(plan: Plan, where: str) -> None:
     """PlanError for the first value of `plan` that cannot be measured or judged."""
-    for holds, complaint in (*_asked(plan), *_bounded(plan)):
+    for holds, complaint in (*_asked(plan), *_bounded(plan), *stops(plan), *bars(plan)):
         if not holds:
             raise PlanError(f"{where}: {complaint}")
 

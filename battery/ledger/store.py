@@ -19,7 +19,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -44,6 +44,28 @@ _RECEIPT_REMEDY = (
 )
 
 
+Screen = Literal["", "knockout", "isolate"]
+
+
+class Started(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One campaign that was started, whatever became of it."""
+
+    campaign: str
+    at: str
+    plan: str
+    plan_digest: str
+    arms: tuple[str, ...]
+    ended: str
+    """`finished`, or how far it came."""
+
+
+class Earlier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was started here before a campaign: those of the same arms one by one, the others as a number."""
+
+    same_arms: tuple[Started, ...] = ()
+    others: int = 0
+
+
 class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was fixed before the first window."""
 
@@ -65,6 +87,10 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     battery: dict[str, Any]
     baseline: dict[str, Any]
     """The calibration and temperatures before the first window, or why there are none."""
+    screen: Screen = ""
+    """Whether the arms are one arm's knock-outs or isolations: many questions at once, so an exploratory screen."""
+    earlier: Earlier | None = None
+    """Campaigns of these arms that were started here before; None where that was not kept."""
 
     @property
     def control(self) -> str:

@@ -174,11 +174,11 @@ def tokens_per_step(trace: Trace) -> float | None:
     return tokens / steps if tokens and steps else None
 
 
-@metric("steps per second", "1/s", "higher")
-def steps_per_second(trace: Trace) -> float | None:
-    """Verify steps per second of the server's decode time; it is the speed of the code."""
+@metric("seconds per step", "s", "lower")
+def seconds_per_step(trace: Trace) -> float | None:
+    """The server's decode time / verify steps: the speed of the code, almost without the luck of the text."""
     steps, seconds = _seconds(trace.timings, "steps"), _seconds(trace.timings, "decode_s")
-    return steps / seconds if steps and seconds else None
+    return seconds / steps if steps and seconds else None
 
 
 @metric("acceptance", "1", "higher")

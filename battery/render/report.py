@@ -185,8 +185,8 @@ def _speculation(findings: Findings) -> str:
     if not found:
         return ""
     how = (
-        "Decode rate = tokens per step × steps per second. The first factor depends on the text that the seed led to,"
-        " the second is the speed of the code."
+        "Decode rate = tokens per step / seconds per step. The first depends on the text that the seed led to, the"
+        " second is the speed of the code."
     )
     return f"### 1.6 Speculation\n\n{how}\n\n{found}"
 

@@ -331,13 +331,13 @@ def test_changing_sentinel_text_is_told(tmp_path: Path) -> None:
 
 def test_speculation_has_its_factors(tmp_path: Path) -> None:
     found = analyse(build(tmp_path, World(effect={"C": 1.05}, speculates=("A", "C"))))
-    steps = found.comparison("C", "steps_per_second", 384)
+    steps = found.comparison("C", "seconds_per_step", 384)
     tokens = found.comparison("C", "tokens_per_step", 384)
     assert (
         steps and tokens and steps.verdict.word == "faster" and tokens.verdict.word == "equivalent"
     )
     alone = analyse(build(tmp_path / "alone", World(speculates=("C",))))
-    assert alone.comparison("C", "steps_per_second", 384) is None
+    assert alone.comparison("C", "seconds_per_step", 384) is None
     level = alone.level("C", "acceptance", 128)
     assert level and level.value == pytest.approx(28 / 60)
 

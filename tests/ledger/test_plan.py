@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from battery.ledger.claims import Bar, Stopping
 from battery.ledger.errors import PlanError
 from battery.ledger.plan import LATER, Gate, Plan, check, load_plan
 from battery.ledger.store import Campaign
@@ -89,15 +90,48 @@ def test_a_limit_that_is_no_number_is_refused() -> None:
         check(plan, "here")
 
 
+CLAIMS = {"stopping": Stopping(rule="precision", half_width=0.02), "bars": (Bar(at_least=0.03),)}
+
+
 def test_keys_that_came_later_leave_the_digests_of_older_plans_as_they_were() -> None:
     header = Campaign(Path(__file__).parents[2] / "receipts" / "reference-cpu").header()
     assert header.plan.digest == header.plan_digest, "measured before any of these keys"
     for table, key in LATER:
         room = getattr(header.plan, table) if table else header.plan
         value = getattr(room, key)
-        other = (not value) if isinstance(value, bool) else 7
+        other = CLAIMS.get(key, (not value) if isinstance(value, bool) else 7)
         changed = msgspec.structs.replace(room, **{key: other})
         if not table:
             assert changed.digest != header.plan_digest
             continue
         assert msgspec.structs.replace(header.plan, **{table: changed}).digest != header.plan_digest
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ('[stopping]\nrule = "looks"\n', "end with the plan's 12 blocks"),
+        ('[stopping]\nrule = "looks"\nlooks = [6, 10]\n', "end with the plan's 12 blocks"),
+        ('[stopping]\nrule = "looks"\nlooks = [4, 12]\n', "six blocks are the fewest"),
+        ('[stopping]\nrule = "precision"\n', "half_width: must be above 0"),
+        ("[stopping]\nhalf_width = 0.02\n", 'only with rule = "precision"'),
+        ("[stopping]\nlooks = [6, 12]\n", 'only with rule = "looks"'),
+        ("[[bars]]\n", "give at_least and/or at_most"),
+        ("[[bars]]\nat_least = 0.03\nrung = 999\n", "999 is not on the ladder"),
+        ("[[bars]]\nat_least = -1.5\n", "shares above"),
+        ('[[bars]]\nsuite = "humaneval"\n', "suite and within"),
+        ('[[bars]]\nsuite = "humaneval"\nwithin = 5\n', "0.05 is 5 points"),
+    ],
+)
+def test_claims_that_cannot_be(tmp_path: Path, words: str, complaint: str) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text(f"ladder = [128]\nblocks = 12\n{words}")
+    with pytest.raises(PlanError, match=complaint):
+        load_plan(str(path))
+
+
+def test_the_level_of_the_tests_follows_the_stopping_rule(tmp_path: Path) -> None:
+    assert Stopping().alpha == 0.05
+    assert Stopping(rule="looks", looks=(6, 8, 10, 12)).alpha == 0.018
+    assert Stopping(rule="looks", looks=(6, 7, 8, 9, 10)).alpha == pytest.approx(0.01)
+    assert Stopping(rule="precision", half_width=0.02).alpha == 0.04

@@ -45,7 +45,7 @@ SPECULATED = Trace(
         ("e2e", 0.65),
         ("decode_server", 9 / 0.5),
         ("tokens_per_step", 9 / 4),
-        ("steps_per_second", 4 / 0.5),
+        ("seconds_per_step", 0.5 / 4),
         ("acceptance", 0.5),
     ],
 )
