@@ -70,7 +70,7 @@ def drawn(count: int = COUNT) -> Iterator[tuple[Drawn, np.random.Generator]]:
 
 def real(receipts: list[Receipt], header: Header) -> Findings:
     """The findings as of any campaign."""
-    return analysis._found(receipts, header, [], "", None)
+    return analysis.found(receipts, header)
 
 
 def judged(count: int = COUNT, judge: Judge = real) -> Iterator[Null]:
