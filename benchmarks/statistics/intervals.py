@@ -64,7 +64,7 @@ def coverage(count: int, seed: int) -> dict[str, Any]:
             found = estimate(drawn, which)
             assert found.low is not None and found.high is not None
             inside = found.low <= 1 + TRUE <= found.high
-            for key in ("all", arms, f"drift: {drift}", f"{blocks} blocks"):
+            for key in ("all", f"{arms} arms", f"drift: {drift}", f"{blocks} blocks"):
                 held.setdefault(key, []).append(inside)
     return {
         "batteries": count,
@@ -72,12 +72,12 @@ def coverage(count: int, seed: int) -> dict[str, Any]:
         "covered": sum(held["all"]),
         "coverage": sum(held["all"]) / count,
         "error": error(sum(held["all"]) / count, count),
-        "by": {key: sum(own) / len(own) for key, own in held.items() if key != "all"},
+        "by": {key: sum(held[key]) / len(held[key]) for key in sorted(held) if key != "all"},
     }
 
 
 def estimate(drawn: Drawn, which: int) -> stats.Estimate:
-    """battery's own estimate of one battery: rates to pairs, pairs to blocks, blocks to the interval."""
+    """Battery's own estimate of one battery: rates to pairs, pairs to blocks, blocks to the interval."""
     rates = np.exp(drawn.logs[which, :, :, 0])
     pairs = tuple(
         Pair(block=block, control=float(rates[block, 0, s]), candidate=float(rates[block, 1, s]), cut=False,
@@ -108,7 +108,7 @@ def power(count: int, seed: int) -> list[dict[str, Any]]:
         designed = DESIGNED[arms, seeds, blocks]
         found.append(
             {
-                "arms": arms, "seeds": seeds, "blocks": blocks, "spread": float(math.sqrt(null.var(axis=1, ddof=1).mean())),
+                "arms": arms, "seeds": seeds, "blocks": blocks, "spread": spread(null),
                 "false_positives": float(t_test(null).mean()),
                 "power": shares, "designed": list(designed),
                 "off": max(abs(a - b) for a, b in zip(shares, designed, strict=True)),
@@ -123,8 +123,13 @@ def spread_out(world: World, count: int, rng: np.random.Generator, most: int = 5
     return np.concatenate([draw(world, size, rng).blocks for size in sizes])
 
 
+def spread(d: Floats) -> float:
+    """Standard deviation of block differences, over all batteries."""
+    return math.sqrt(float(d.var(axis=1, ddof=1).mean()))
+
+
 def found_by(count: int, seed: int) -> dict[str, Any]:
-    """What so many blocks detect and prove equivalent, in spreads: by theory, and by `count` batteries of pure noise."""
+    """What so many blocks detect and prove equivalent, in spreads: by theory, and by `count` batteries of noise."""
     rng = np.random.default_rng(seed)
     detect, within = [], []
     for blocks, designed in MDE.items():
@@ -150,19 +155,25 @@ def stopping(count: int, seed: int) -> list[dict[str, Any]]:
     d = spread_out(World(blocks=12), count, np.random.default_rng(seed))
     looks = (6, 8, 10, 12)
     ours = Stopping(rule="looks", looks=looks).alpha
-    spread = float(math.sqrt(d.var(axis=1, ddof=1).mean()))
-    rows = [
-        ("after twelve blocks", looked(d, (12,), ALPHA), 0.05),
-        ("after every block from the third", looked(d, range(3, 13), ALPHA), 0.18),
-        ("at 6, 8, 10, 12 blocks, each at .05", looked(d, looks, ALPHA), 0.11),
-        (f"at 6, 8, 10, 12 blocks, each at {ours:g} (battery)", looked(d, looks, ours), 0.045),
+    wide = spread(d)
+    rows: list[tuple[str, str, float, float | None]] = [
+        ("fixed", "after twelve blocks", looked(d, (12,), ALPHA), 0.05),
+        ("peeking", "after every block from the third", looked(d, range(3, 13), ALPHA), 0.18),
+        ("uncorrected", "at 6, 8, 10, 12 blocks, each at .05", looked(d, looks, ALPHA), 0.11),
+        (
+            "looks",
+            f"at 6, 8, 10, 12 blocks, each at {ours:g} (battery)",
+            looked(d, looks, ours),
+            0.045,
+        ),
     ]
+    alpha = Stopping(rule="precision", half_width=1).alpha
     for width, designed in ((1.0, 0.053), (0.8, 0.061), (0.6, 0.067)):
-        words = f"once the interval is within ±{width:g} spreads"
-        rows.append((f"{words}, at .05", precise(d, width * spread, ALPHA), designed))
-        alpha = Stopping(rule="precision", half_width=width).alpha
-        rows.append((f"{words}, at {alpha:g} (battery)", precise(d, width * spread, alpha), None))
-    return [{"rule": words, "share": share, "designed": wanted} for words, share, wanted in rows]
+        words = f"once the interval is within ±{width:g}"
+        at = precise(d, width * wide, ALPHA), precise(d, width * wide, alpha)
+        rows.append((f"within {width:g}", f"{words}, at .05", at[0], designed))
+        rows.append((f"precision {width:g}", f"{words}, at {alpha:g} (battery)", at[1], None))
+    return [dict(zip(("key", "rule", "share", "designed"), row, strict=True)) for row in rows]
 
 
 def looked(d: Floats, looks: Any, alpha: float) -> float:

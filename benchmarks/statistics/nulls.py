@@ -68,6 +68,18 @@ def drawn(count: int = COUNT) -> Iterator[tuple[Drawn, np.random.Generator]]:
         yield draw(mixtures[place % len(mixtures)], 1, rng), rng
 
 
+def together(count: int = COUNT) -> Drawn:
+    """The same batteries' requests at the primary endpoint, for rules that are not battery's."""
+    every = [one for one, _ in drawn(count)]
+    anchor = slice(WORLD.rungs - 2, WORLD.rungs - 1)
+    return Drawn(
+        WORLD,
+        np.concatenate([one.logs[:, :, :, anchor] for one in every]),
+        np.concatenate([one.windows for one in every]),
+        np.concatenate([one.coins for one in every]),
+    )
+
+
 def real(receipts: list[Receipt], header: Header) -> Findings:
     """The findings as of any campaign."""
     return analysis.found(receipts, header)
