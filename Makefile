@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
-.PHONY: help setup battery run plan status charts report verify arms doctor probe test check bench-client bench-stats soak lock clean
+.PHONY: help setup battery run plan status charts report verify arms doctor probe import test check bench-client bench-stats soak lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -51,6 +51,9 @@ arms doctor: $(READY) ## list the arms; look at this machine
 
 probe: $(READY) ## one request to any OpenAI-compatible server   (URL=http://127.0.0.1:8080/v1)
 	@$(BIN)/battery probe $(URL)
+
+import: $(READY) ## values that others published, by our rules   (FILE=published.csv)
+	@$(BIN)/battery import $(FILE)
 
 test: $(READY) ## every test; fetches the small model once
 	@$(BIN)/switchboard fetch smollm2-135m

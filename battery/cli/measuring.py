@@ -68,8 +68,10 @@ def plan(
     )
     console.print(expected_time(chosen_plan, total, root))
     for arm in to_run[1:]:
-        console.print(f"{arm.name} differs from {names[0]} in:")
-        for path, one, other in difference(to_run[0], arm):
+        found = difference(to_run[0], arm)
+        nothing = "" if found else " nothing but its name"
+        console.print(f"{arm.name} differs from {names[0]} in:{nothing}")
+        for path, one, other in found:
             console.print(f"  {path}: {one!r} -> {other!r}", markup=False)
 
 
@@ -212,7 +214,10 @@ def arms(
             markup=False,
         )
     for other in known[1:] if names else []:
-        for path, one, two in difference(known[0], other):
+        found = difference(known[0], other)
+        if not found:
+            console.print(f"{known[0].name} -> {other.name}  nothing but the name", markup=False)
+        for path, one, two in found:
             console.print(
                 f"{known[0].name} -> {other.name}  {path}: {one!r} -> {two!r}", markup=False
             )

@@ -1,0 +1,1 @@
+"""Results that others measured: read into rows, compared by the same tests, with the weaker guarantees named."""

@@ -1,0 +1,194 @@
+"""Foreign findings: every candidate of an imported file against its control, with what weakens each comparison.
+
+The verdict is `stats.judge`'s on the wider of the interval by seed and the interval by round. Six blocks are not asked
+for, since whoever published the data cannot be asked for more; how few units there are is the first warning instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from battery.analyse import stats
+from battery.analyse.foreign import caveats
+from battery.analyse.foreign.case import Case
+from battery.analyse.foreign.estimates import Contrast, estimate, match
+from battery.analyse.foreign.lengths import Lengths, lengths
+from battery.analyse.foreign.rows import Row, Sheet, Source
+from battery.analyse.rows import MEASURES
+from battery.analyse.speed import words
+from battery.analyse.stats import Word
+from battery.ledger.errors import InputError
+from battery.ledger.plan import Margins
+from battery.ledger.strict import nearest
+
+FEWEST_UNITS = 2
+"""An interval needs two units; more is not asked of published data, only told."""
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate against the control, one metric, one context: ratio = candidate / control."""
+
+    metric: str
+    context: int
+    control: str
+    candidate: str
+    ratio: float | None
+    low: float | None
+    high: float | None
+    verdict: Word
+    qualifier: str
+    """Such as `within 2 %`."""
+    why: str
+    """Why the verdict is no stronger."""
+    method: str
+    """What the interval was computed over, and why that."""
+    warnings: tuple[str, ...]
+    unit: str
+    """Of the differences: the metric's own."""
+    margin: float
+    """Share within which a difference does not matter."""
+    pairs: int
+    lost: int
+    """Values without a partner in the other arm."""
+    independent_units: int | None
+    """Seeds or rounds behind ratio, low and high."""
+    naive: Contrast | None
+    """Every pair taken for independent: for contrast where it is not so, never for a verdict."""
+    by_seed: Contrast | None
+    by_round: Contrast | None
+    p: float | None
+    p_corrected: float | None
+    """After Holm across the contexts of this metric and candidate."""
+    tost_p: float | None
+    tost_p_corrected: float | None
+    best_of_ratio: float | None
+    """Best single value against best single value: what a headline would say."""
+    lengths: Lengths | None
+    """Generated tokens of both arms; None where none are told."""
+
+
+class ForeignFindings(msgspec.Struct, frozen=True, kw_only=True):
+    """An imported file, analysed."""
+
+    kind: Literal["foreign"] = "foreign"
+    source: Source
+    columns: tuple[str, ...]
+    control: str
+    candidates: tuple[str, ...]
+    claim: float | None
+    """The ratio that somebody claims, as given by the reader."""
+    notes: tuple[str, ...]
+    comparisons: tuple[Comparison, ...]
+
+
+def analyse(
+    sheet: Sheet,
+    control: str | None = None,
+    margin: float | None = None,
+    claim: float | None = None,
+) -> ForeignFindings:
+    """Findings of a sheet. `control`: None for its first arm; `margin`: a share, None for a plan's; `claim`: a ratio.
+
+    The order of the rows does not matter, but that the first arm is the control. InputError for an unknown control.
+    """
+    arms = sheet.arms
+    if control is not None and control not in arms:
+        raise InputError(f"{sheet.source.name}: no arm '{control}'{nearest(control, arms)}")
+    first = control or arms[0]
+    candidates = tuple(sorted(arm for arm in arms if arm != first))
+    comparisons: list[Comparison] = []
+    for candidate in candidates:
+        for metric in MEASURES:
+            family = [
+                Case(
+                    metric=MEASURES[metric], context=context, control=first, candidate=candidate,
+                    values=values, pairs=pairs, lost=lost, estimates=estimate(pairs), claim=claim,
+                )
+                for context, values in _contexts(sheet.rows, metric, (first, candidate))
+                for pairs, lost in (match(*values),)
+            ]  # fmt: skip
+            comparisons += _family(family, Margins().of(metric) if margin is None else margin)
+    return ForeignFindings(
+        source=sheet.source, columns=sheet.columns, control=first, candidates=candidates, claim=claim,
+        notes=caveats.notes(sheet.rows), comparisons=tuple(comparisons),
+    )  # fmt: skip
+
+
+def _contexts(
+    rows: Sequence[Row], metric: str, arms: tuple[str, str]
+) -> list[tuple[int, tuple[list[Row], list[Row]]]]:
+    """Both arms' rows of a metric at each context that one of them has, ascending."""
+    found: dict[int, tuple[list[Row], list[Row]]] = {}
+    for row in rows:
+        if row.metric == metric and row.arm in arms:
+            sides = found.setdefault(row.context, ([], []))
+            sides[arms.index(row.arm)].append(row)
+    return sorted(found.items())
+
+
+def _family(family: Sequence[Case], margin: float) -> list[Comparison]:
+    """The comparisons of one metric and candidate over the contexts, corrected together."""
+    ps = [case.estimates.chosen.p if case.estimates.chosen else None for case in family]
+    tosts = [stats.equivalence(case.estimates.logs, margin) for case in family]
+    corrected, tosts_corrected = stats.holm(ps), stats.holm(tosts)
+    return [
+        _comparison(case, margin, (p, p_corrected), (tost, tost_corrected))
+        for case, p, p_corrected, tost, tost_corrected in zip(
+            family, ps, corrected, tosts, tosts_corrected, strict=True
+        )
+    ]
+
+
+def _comparison(
+    case: Case,
+    margin: float,
+    p: tuple[float | None, float | None],
+    tost_p: tuple[float | None, float | None],
+) -> Comparison:
+    """One comparison; `p` and `tost_p` are as computed and after Holm."""
+    found = case.estimates
+    shown = found.chosen or found.naive
+    word, qualifier, why = _verdict(case, p[1], tost_p[1], margin)
+    told = lengths(case)
+    return Comparison(
+        metric=case.metric.name, context=case.context, control=case.control, candidate=case.candidate,
+        ratio=shown.ratio if shown else None,
+        low=found.chosen.low if found.chosen else None,
+        high=found.chosen.high if found.chosen else None,
+        verdict=word, qualifier=qualifier, why=why,
+        method=caveats.method(case),
+        warnings=caveats.warnings(case, told),
+        unit=case.metric.unit, margin=margin,
+        pairs=len(case.pairs), lost=sum(case.lost),
+        independent_units=found.chosen.units if found.chosen else None,
+        naive=found.naive, by_seed=found.by_seed, by_round=found.by_round,
+        p=p[0], p_corrected=p[1], tost_p=tost_p[0], tost_p_corrected=tost_p[1],
+        best_of_ratio=caveats.best_of(case),
+        lengths=told,
+    )  # fmt: skip
+
+
+def _verdict(
+    case: Case, p: float | None, tost_p: float | None, margin: float
+) -> tuple[Word, str, str]:
+    """Word, qualifier and why; what forbids a verdict comes first."""
+    found = case.estimates.chosen
+    if not case.pairs:
+        return "not comparable", "", "no seed and round that both arms have"
+    if found is None or found.low is None or found.high is None:
+        return "not comparable", "", "neither two seeds nor two rounds: no interval can be computed"
+    if case.share_lost > stats.MOST_LOST:
+        lost, planned = sum(case.lost), sum(case.lost) + len(case.pairs)
+        why = (
+            f"attrition: {lost} of {planned} pairs are missing; what failed may be what was slow (rounds that one"
+            " arm was never to run can be left out of the file)"
+        )
+        return "undecided", "", why
+    told = stats.judge(
+        stats.Estimate(blocks=found.units, ratio=found.ratio, low=found.low, high=found.high),
+        p, tost_p, margin, words(case.metric.name), fewest=FEWEST_UNITS,
+    )  # fmt: skip
+    return told.word, told.qualifier, told.why
