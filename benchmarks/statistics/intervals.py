@@ -72,7 +72,11 @@ def coverage(count: int, seed: int) -> dict[str, Any]:
         "covered": sum(held["all"]),
         "coverage": sum(held["all"]) / count,
         "error": error(sum(held["all"]) / count, count),
-        "by": {key: sum(held[key]) / len(held[key]) for key in sorted(held) if key != "all"},
+        "by": {
+            key: {"batteries": len(held[key]), "covered": sum(held[key])}
+            for key in sorted(held)
+            if key != "all"
+        },
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 from battery.analyse import speed, stats
 from benchmarks.statistics import nulls
 from benchmarks.statistics.receipts import DECODE, battery, trace
-from benchmarks.statistics.rules import block_level
+from benchmarks.statistics.rules import against_themselves, block_level
 from benchmarks.statistics.simulate import World, draw
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,9 @@ def test_every_mixture_comes_equally_often(judged: list[nulls.Null]) -> None:
 
 def test_the_rules_of_the_table_see_the_same_batteries(judged: list[nulls.Null]) -> None:
     """Simulated numbers judged directly, against receipts with traces judged as a campaign."""
-    assert block_level(nulls.together()).tolist() == [one.p < 0.05 for one in judged]
+    same = nulls.together()
+    assert block_level(same).tolist() == [one.p < 0.05 for one in judged]
+    assert against_themselves(same).tolist() == [(one.self_p or 1) < 0.01 for one in judged]
 
 
 def test_the_committed_verdicts_are_those_of_this_analysis(judged: list[nulls.Null]) -> None:
