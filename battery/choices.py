@@ -13,7 +13,7 @@ from battery.ledger import derive, store, strict
 from battery.ledger.arm import Arm, known_arms, load_arm
 from battery.ledger.errors import ArmError, InputError, ReceiptError
 from battery.ledger.plan import Plan
-from battery.ledger.store import Campaign
+from battery.ledger.store import Campaign, Screen
 
 
 def load_arms(text: str, root: Path) -> list[Arm]:
@@ -50,6 +50,11 @@ def chosen_arms(
     switches = tuple(word.strip() for word in rest.split(",") if word.strip())
     made = (derive.knockouts if knockout else derive.isolations)(arm, switches)
     return made, f"{'knockout' if knockout else 'isolate'}-{arm.name}"
+
+
+def screen_of(knockout: str | None, isolate: str | None) -> Screen:
+    """What a campaign of these words is: a screen of many switches at once, or a comparison of arms."""
+    return "isolate" if isolate is not None else "knockout" if knockout is not None else ""
 
 
 def folder_of(campaign: str, root: Path) -> Path:

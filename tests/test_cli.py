@@ -277,7 +277,9 @@ def test_a_knock_out_campaign_differs_in_one_switch_per_arm(root: Path) -> None:
     )
     done = battery(root, "run", "--knockout", "K", "--plan", "tiny")
     assert done.returncode == 0, done.stderr
-    receipts = Campaign(root / "receipts" / "tiny-knockout-K").receipts()
+    kept = Campaign(root / "receipts" / "tiny-knockout-K")
+    receipts = kept.receipts()
+    assert kept.header().screen == "knockout"
     lines = {r.cell.arm: r.command[r.command.index("tiny") + 1 :] for r in receipts}
     assert lines == {
         "K": ("--switch", "fused_qkv", "--switch", "prompt_lookup:ngram=3"),

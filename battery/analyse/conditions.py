@@ -19,6 +19,8 @@ from battery.analyse import facts
 from battery.analyse.drift import Drift
 from battery.analyse.facts import Difference, SwitchFacts
 from battery.analyse.gating import Disturbance, GateFacts, Phase
+from battery.analyse.lengths import Lengths
+from battery.analyse.numerals import figure, percent
 from battery.analyse.speed import Comparison
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Header
@@ -50,6 +52,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     header: Header
     comparisons: tuple[Comparison, ...]
     drift: Drift
+    lengths: tuple[Lengths, ...]
     differences: tuple[Difference, ...]
     switches: tuple[SwitchFacts, ...]
     gates: GateFacts
@@ -204,8 +207,8 @@ def _paging(case: Case) -> list[Doubt]:
     return [
         Doubt(
             severity="warning",
-            what=f"paging during the cell in {len(here)} pooled cells: up to {swapped / _GIGA:.3g} GB of a server"
-            f" swapped out, up to {faults:,} major faults",
+            what=f"paging during the cell in {len(here)} pooled cells: up to {figure(swapped / _GIGA, 3)} GB of a"
+            f" server swapped out, up to {faults:,} major faults",
             evidence=_numbers(here), remedy="free memory, or take the rung off the ladder", arm=_whose(case, here),
         )
     ]  # fmt: skip
@@ -228,7 +231,7 @@ def _stolen(case: Case) -> list[Doubt]:
         Doubt(
             severity="note",
             what=f"in {len(means)} pooled cells the hypervisor took more than {100 * limit:g} % of the time on average"
-            f" (up to {100 * max(means.values()):.2g} %), which the gate would have refused beforehand",
+            f" (up to {percent(max(means.values()))}), which the gate would have refused beforehand",
             evidence=tuple(means), remedy="they stay in the estimate; a quieter host would narrow it",
             arm=_whose(case, here),
         )

@@ -9,6 +9,7 @@ import numpy as np
 
 from battery.analyse.conditions import Case, Doubt, Severity, conditions, sequences, touches
 from battery.analyse.during import during
+from battery.analyse.numerals import figure, percent
 from battery.analyse.pairs import BODIES_DIFFER
 from battery.analyse.stats import FEWEST_BLOCKS
 
@@ -26,8 +27,8 @@ def doubts(case: Case) -> tuple[Doubt, ...]:
     """All of them, gravest first."""
     rank = {"void": 0, "warning": 1, "note": 2}
     found = [
-        *_record(case), *_progress(case), *_engagement(case), *_pairs(case), *_steadiness(case), *_far_blocks(case),
-        *_texts(case), *_cells(case), *during(case), *conditions(case),
+        *_record(case), *_progress(case), *_engagement(case), *_pairs(case), *_lengths(case), *_steadiness(case),
+        *_far_blocks(case), *_texts(case), *_cells(case), *during(case), *conditions(case),
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda doubt: rank[doubt.severity]))
 
@@ -137,6 +138,21 @@ def _pairs(case: Case) -> list[Doubt]:
     return found
 
 
+def _lengths(case: Case) -> list[Doubt]:
+    """Arms whose answers are longer or shorter than the control's."""
+    return [
+        Doubt(
+            severity="warning",
+            what=f"{one.candidate} at {one.rung:,}: its answers have {figure(one.candidate_tokens, 3)} tokens, those of"
+            f" {case.header.control} on the same prompts {figure(one.control_tokens, 3)}: they differ in length",
+            remedy="an arm that stops at another place answers otherwise; read section 4, and no wall time as speed",
+            arm=one.candidate,
+        )
+        for one in case.lengths
+        if one.differs
+    ]  # fmt: skip
+
+
 def _steadiness(case: Case) -> list[Doubt]:
     """What the drift diagnostics show."""
     drift, found = case.drift, []
@@ -145,7 +161,7 @@ def _steadiness(case: Case) -> list[Doubt]:
             Doubt(
                 severity="void",
                 what="the arms differ from themselves: neighbouring windows of one arm give"
-                f" p = {drift.self_test.p:.2g}",
+                f" p = {figure(drift.self_test.p, 2)}",
                 remedy="find what changed the machine between windows, and run again",
             )
         )  # fmt: skip
@@ -155,7 +171,7 @@ def _steadiness(case: Case) -> list[Doubt]:
                 Doubt(
                     severity="warning",
                     what=f"arm {order.candidate}: its ratio depends on whether it ran second"
-                    f" ({100 * (order.ratio - 1):+.2g} %)",
+                    f" ({percent(order.ratio - 1, sign=True)})",
                     remedy="the even number of blocks cancels it; longer rests between windows would remove it",
                     arm=order.candidate,
                 )
@@ -213,7 +229,7 @@ def _texts(case: Case) -> list[Doubt]:
         if both and claims and set(claims) == {"exact"} and control.digest != own.digest:  # type: ignore[union-attr]
             found.append(
                 Doubt(
-                    severity="warning",
+                    severity="void",
                     what=f"arms {case.header.control} and {arm.name} claim only exact switches, but their sentinel"
                     " texts differ",
                     remedy="find the switch that changes bytes, and name it rounding or lossy", arm=arm.name,

@@ -26,7 +26,10 @@ from battery.analyse.facts import (
     SwitchFacts,
     WindowFacts,
 )
+from battery.analyse.fits import Fit, fits
 from battery.analyse.gating import Disturbance, GateFacts, Phase
+from battery.analyse.lengths import Lengths, lengths
+from battery.analyse.mechanism import Mechanism, mechanisms
 from battery.analyse.rows import MEASURES, rows
 from battery.analyse.speed import Comparison, Ladder, Level
 from battery.analyse.stats import FEWEST_BLOCKS, Verdict
@@ -34,7 +37,7 @@ from battery.ledger import strict
 from battery.ledger.errors import ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
-from battery.ledger.store import Campaign, Header, check_pool, pretty, replace
+from battery.ledger.store import Campaign, Header, Screen, check_pool, pretty, replace
 
 SCHEMA = 1
 _DIGITS = 9
@@ -65,6 +68,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[str, ...]
     order: tuple[tuple[str, ...], ...]
     coin: str
+    screen: Screen
+    """Whether the arms are one arm's knock-outs or isolations: every verdict is then exploratory."""
     seed: int
     seeds: dict[int, tuple[int, ...]]
     """Per block, the seeds that were measured."""
@@ -82,9 +87,12 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     arms: tuple[ArmFacts, ...]
     differences: tuple[Difference, ...]
     outcomes: tuple[Outcomes, ...]
+    fits: tuple[Fit, ...]
     levels: tuple[Level, ...]
     comparisons: tuple[Comparison, ...]
     ladders: tuple[Ladder, ...]
+    mechanisms: tuple[Mechanism, ...]
+    lengths: tuple[Lengths, ...]
     drift: Drift
     windows: tuple[WindowFacts, ...]
     switches: tuple[SwitchFacts, ...]
@@ -210,11 +218,13 @@ def _everything(
     disturbed = gating.disturbances(receipts, counted)
     case = Case(
         frame=frame, receipts=receipts, header=header, comparisons=comparisons, drift=drift, differences=differs,
-        switches=switches, gates=gates, disturbances=disturbed, unreadable=unreadable, pool=pool,
+        lengths=lengths(frame, header), switches=switches, gates=gates, disturbances=disturbed, unreadable=unreadable,
+        pool=pool,
     )  # fmt: skip
     phases = gating.phases(case.pooled, header)
     doubted = doubting.doubts(msgspec.structs.replace(case, phases=phases))
     comparisons = tuple(_voided(one, doubted) for one in comparisons)
+    levels, latest = speed.levels(frame, header), facts.latest(receipts, header, counted)
     return Findings(
         campaign=header.campaign,
         status="complete" if complete == header.plan.blocks else "incomplete",
@@ -222,28 +232,33 @@ def _everything(
         seal=seal,
         plan=header.plan, plan_digest=header.plan_digest,
         control=header.control, candidates=tuple(arm.name for arm in header.arms[1:]),
-        order=header.order, coin=header.coin, seed=header.seed, seeds=_seeds(receipts),
+        order=header.order, coin=header.coin, screen=header.screen, seed=header.seed, seeds=_seeds(receipts),
         journal=journal, blocks_complete=complete, receipts=len(receipts),
         created=header.created,
         first_started=min((receipt.started for receipt in receipts), default=None),
         last_ended=max((receipt.ended for receipt in receipts), default=None),
         machine=header.machine, battery=header.battery, baseline=header.baseline,
-        measures=tuple(
-            Measure(name=m.name, title=m.title, unit=m.unit, higher_is_better=m.higher_is_better, formula=m.formula)
-            for m in MEASURES.values()
-        ),
+        measures=_measures(),
         arms=facts.arms(receipts, header),
         differences=differs,
-        outcomes=facts.outcomes(facts.latest(receipts, header, counted), header),
-        levels=speed.levels(frame, header),
-        comparisons=comparisons,
+        outcomes=facts.outcomes(latest, header), fits=fits(latest, header),
+        levels=levels, comparisons=comparisons,
         ladders=tuple(
             msgspec.structs.replace(one, standing=_standing(one, doubted, header, complete))
             for one in speed.ladders(comparisons, header)
         ),
+        mechanisms=mechanisms(comparisons, levels, header), lengths=case.lengths,
         drift=drift,
         windows=facts.windows(receipts, counted),
         switches=switches, gates=gates, disturbances=disturbed, phases=phases, doubts=doubted,
+    )  # fmt: skip
+
+
+def _measures() -> tuple[Measure, ...]:
+    """The words of every metric."""
+    return tuple(
+        Measure(name=m.name, title=m.title, unit=m.unit, higher_is_better=m.higher_is_better, formula=m.formula)
+        for m in MEASURES.values()
     )  # fmt: skip
 
 
@@ -267,7 +282,9 @@ def _standing(one: Ladder, doubted: tuple[Doubt, ...], header: Header, complete:
         return f"invalid: {why[0]}"
     if complete < planned:
         return f"unfinished: {complete} of {planned} planned blocks"
-    return "pilot" if planned < FEWEST_BLOCKS else ""
+    if planned < FEWEST_BLOCKS:
+        return "pilot"
+    return "exploratory: one interval of many, not corrected" if header.screen else ""
 
 
 def _seeds(receipts: list[Receipt]) -> dict[int, tuple[int, ...]]:

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+from battery.analyse.lengths import fewest
 from battery.ledger.plan import Plan
 from battery.ledger.trace import Trace, decode_over
 
@@ -126,7 +127,7 @@ def _pair(
     sequences = (int(one["sequence"]), int(other["sequence"]))
     cut = metric == "decode" and one["n_tokens"] != other["n_tokens"]
     found = (
-        _common_prefix(traces[sequences[0]], traces[sequences[1]], plan.sampler.min_tokens)
+        _common_prefix(traces[sequences[0]], traces[sequences[1]], fewest(plan))
         if cut
         else (_value(one, metric), _value(other, metric))
     )
@@ -150,16 +151,14 @@ def _value(row: dict[str, Any], metric: str) -> float | None:
     return float(value) if isinstance(value, int | float) and not math.isnan(value) else None
 
 
-def _common_prefix(
-    one: Trace, other: Trace, fewest: int
-) -> tuple[float | None, float | None] | str:
+def _common_prefix(one: Trace, other: Trace, least: int) -> tuple[float | None, float | None] | str:
     """Both decode rates over the first n tokens, n being the smaller length; or why there is no such comparison."""
     lengths = (one.completion_tokens, other.completion_tokens)
     if lengths[0] is None or lengths[1] is None:
         return "lengths differ and one is unknown"
     n = min(lengths[0], lengths[1])
-    if n < fewest:
-        return f"common length below {fewest} tokens"
+    if n < least:
+        return f"common length below {least} tokens"
     rates = decode_over(one, n), decode_over(other, n)
     if None in rates:
         return "lengths differ and the longer cannot be cut (no token count per event)"

@@ -63,7 +63,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Pairs that were timed over the tokens that both arms produced."""
     estimate: stats.Estimate | None = None
     p_corrected: float | None = None
-    """After Holm across the other rungs of this metric; for the primary endpoint across the candidates."""
+    """After `correction`."""
+    correction: str = ""
+    """What p and the equivalence p went through, and over how many; nothing where it is one test."""
+    exploratory: bool = False
+    """One of the many questions of a screen: a lead to follow, no result."""
     tost_p: float | None = None
     tost_p_corrected: float | None = None
     detectable: float | None = None
@@ -73,6 +77,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     by_block: tuple[tuple[int, float], ...] = ()
     """Block and its own ratio."""
     receipts: tuple[int, ...] = ()
+
+    @property
+    def attrition(self) -> bool:
+        """Whether so many pairs are missing that those that are left may stand for something else."""
+        return self.planned - self.pairs > stats.MOST_LOST * self.planned
 
 
 class Ladder(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +106,7 @@ def levels(frame: pd.DataFrame, header: Header) -> tuple[Level, ...]:
         for rung in header.plan.ladder
     }
     return tuple(
-        _level(cells[arm.name, rung], arm.name, metric, rung)
+        _level(cells[arm.name, rung], arm.name, metric, rung, header.plan.stopping.alpha)
         for metric in MEASURES
         if metric in MAIN or frame[metric].notna().any()
         for rung in header.plan.ladder
@@ -105,7 +114,7 @@ def levels(frame: pd.DataFrame, header: Header) -> tuple[Level, ...]:
     )
 
 
-def _level(seen: pd.DataFrame, arm: str, metric: str, rung: int) -> Level:
+def _level(seen: pd.DataFrame, arm: str, metric: str, rung: int, alpha: float) -> Level:
     """One arm's value at one rung, over the pooled ones of the rows `seen` there."""
     here = seen[seen["pooled"].astype(bool) & seen[metric].notna()]
     here = here[here[metric] > 0]
@@ -119,7 +128,7 @@ def _level(seen: pd.DataFrame, arm: str, metric: str, rung: int) -> Level:
         (number, max(own) if metric == "peak_memory" else math.exp(float(np.log(own).mean())))
         for number, own in by_window.items()
     ]
-    mean = stats.geometric([math.log(value) for _, value in windows])
+    mean = stats.geometric([math.log(value) for _, value in windows], alpha)
     column = {"prefill": "prefill_source", "peak_memory": "memory_source"}.get(metric)
     return Level(
         arm=arm, metric=metric, rung=rung,
@@ -201,30 +210,43 @@ def _judged(
     """All comparisons with p-values corrected and verdicts given.
 
     Holm runs within a candidate's metric over its rungs, the primary endpoint apart: that is one test per candidate,
-    and Holm runs over these. With one candidate its p stays as it is.
+    and Holm runs over these. With one candidate its p stays as it is. In a screen Benjamini-Hochberg runs within a
+    metric over all candidates and rungs, the primary endpoint among them.
     """
     every = [one for family in families for one in family]
-    tests = [[one for one in family if not one.primary] for family in families]
-    tests.append([one for one in every if one.primary])
+    adjust = stats.false_discovery if header.screen else stats.holm
     corrected = {}
-    for test in tests:
-        ps = stats.holm([one.estimate.p if one.estimate else None for one in test])
-        tosts = stats.holm([one.tost_p for one in test])
+    for test, what in _tests(families, header):
+        ps = adjust([one.estimate.p if one.estimate else None for one in test])
+        tosts = adjust([one.tost_p for one in test])
+        tested = sum(p is not None for p in ps)
+        told = what.format(tested) if tested > 1 else ""
         for one, p, tost in zip(test, ps, tosts, strict=True):
-            corrected[one.candidate, one.metric, one.rung] = (p, tost)
+            corrected[one.candidate, one.metric, one.rung] = (p, tost, told)
     judged = []
     for one in every:
-        p, tost = corrected[one.candidate, one.metric, one.rung]
-        verdict = _verdict(one, p, tost, header.plan, complete)
-        judged.append(
-            msgspec.structs.replace(one, p_corrected=p, tost_p_corrected=tost, verdict=verdict)
-        )
+        p, tost, told = corrected[one.candidate, one.metric, one.rung]
+        one = msgspec.structs.replace(
+            one, p_corrected=p, tost_p_corrected=tost, correction=told, exploratory=bool(header.screen)
+        )  # fmt: skip
+        judged.append(msgspec.structs.replace(one, verdict=_verdict(one, header.plan, complete)))
     return tuple(judged)
 
 
-def _verdict(
-    one: Comparison, p: float | None, tost: float | None, plan: Plan, complete: int
-) -> Verdict:
+def _tests(families: list[list[Comparison]], header: Header) -> list[tuple[list[Comparison], str]]:
+    """Which comparisons are corrected together, and by what, with a place for their number."""
+    every = [one for family in families for one in family]
+    if header.screen:
+        metrics = dict.fromkeys(one.metric for one in every)
+        what = "Benjamini-Hochberg over {} comparisons"
+        return [([one for one in every if one.metric == metric], what) for metric in metrics]
+    found = [
+        ([one for one in family if not one.primary], "Holm over {} contexts") for family in families
+    ]
+    return [*found, ([one for one in every if one.primary], "Holm over {} candidates")]
+
+
+def _verdict(one: Comparison, plan: Plan, complete: int) -> Verdict:
     """The verdict, after the reasons that forbid one; a plan too small for any is a pilot from its first block."""
     planned = plan.blocks
     lost = one.planned - one.pairs
@@ -236,11 +258,14 @@ def _verdict(
             word="undecided",
             why=f"{complete} of {planned} planned blocks: a verdict before the end would be peeking",
         )
-    if lost > stats.MOST_LOST * one.planned:
+    if planned >= stats.FEWEST_BLOCKS and one.attrition:
         return Verdict(
-            word="not comparable", why=f"{lost} of {one.planned} pairs are missing: {told}"
+            word="undecided", why=f"attrition: {lost} of {one.planned} pairs are missing: {told}"
         )
-    return stats.judge(one.estimate, p, tost, one.margin, words(one.metric), plan.stopping.alpha)
+    return stats.judge(
+        one.estimate, one.p_corrected, one.tost_p_corrected, one.margin, words(one.metric), plan.stopping.alpha,
+        correction=one.correction,
+    )  # fmt: skip
 
 
 def words(metric: str) -> tuple[Word, Word]:
@@ -262,7 +287,7 @@ def ladders(comparisons: tuple[Comparison, ...], header: Header) -> tuple[Ladder
                 for one in comparisons
                 if (one.candidate, one.metric) == (candidate.name, metric)
             ]
-            usable = [one for one in family if one.verdict.word != "not comparable"]
+            usable = [one for one in family if one.estimate is not None and not one.attrition]
             per_rung = [dict(one.by_block) for one in usable]
             blocks = sorted(set.intersection(*map(set, per_rung))) if per_rung else []
             means = [float(np.mean([math.log(rung[b]) for rung in per_rung])) for b in blocks]

@@ -18,11 +18,13 @@ from scipy import stats as scipy_stats
 from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import DescrStatsW
 
+from battery.analyse.numerals import figure, percent
+
 ALPHA = 0.05
 FEWEST_BLOCKS = 6
 """Below six blocks there is no verdict: three blocks of one sign happen in a quarter of all null batteries."""
 MOST_LOST = 0.10
-"""Share of pairs that may be missing before two arms are not comparable."""
+"""Share of pairs that may be missing before nothing can be decided: failures are no random sample."""
 MOST_BLOCKS = 100
 """Where the search for the number of blocks needed gives up."""
 _NO_SPREAD = 1e-12
@@ -123,6 +125,16 @@ def holm(ps: Sequence[float | None]) -> list[float | None]:
     return adjusted
 
 
+def false_discovery(ps: Sequence[float | None]) -> list[float | None]:
+    """Benjamini-Hochberg-adjusted p-values in the same order; None stays None.
+
+    Among the differences called at level α, a share of α is expected to be none: right for a screen, weaker than Holm.
+    """
+    known = [p for p in ps if p is not None]
+    adjusted = iter(scipy_stats.false_discovery_control(known).tolist() if known else ())
+    return [None if p is None else float(next(adjusted)) for p in ps]
+
+
 @cache
 def _effect(blocks: int, alpha: float) -> float:
     """Difference, in spreads of the block differences, that `blocks` blocks find four times out of five."""
@@ -156,10 +168,12 @@ def judge(
     words: tuple[Word, Word],
     alpha: float = ALPHA,
     fewest: int = FEWEST_BLOCKS,
+    correction: str = "Holm",
 ) -> Verdict:
     """The verdict of STATS 3.8; `words` are for a ratio above and below 1, and both p-values are already corrected.
 
-    `alpha` is the level of every test and of the interval, `fewest` the units below which there is no verdict.
+    `alpha` is the level of every test and of the interval, `fewest` the units below which there is no verdict;
+    `correction` names what both p-values went through.
     A difference needs p < α and the interval on that side of 1. Equivalence needs its own test: a difference that was
     not found is `undecided`, never equal.
     """
@@ -179,28 +193,25 @@ def judge(
         return Verdict(word=word, qualifier=f"within {share}" if within else "")
     if within:
         return Verdict(word="equivalent", qualifier=f"within {share}")
-    return Verdict(
-        word="undecided", why=_undecided(estimate, p, margin, alpha, low > 0 or high < 0)
-    )
+    cause = f"the interval holds 1 and is not inside ±{share}"
+    if low > 0 or high < 0:
+        after = f" after {correction}" if correction else ""
+        cause = f"the interval is clear of 1 but p{after} is {figure(p, 2)}"
+    return Verdict(word="undecided", why=_undecided(estimate, cause, margin, alpha))
 
 
-def _undecided(estimate: Estimate, p: float, margin: float, alpha: float, clear: bool) -> str:
+def _undecided(estimate: Estimate, cause: str, margin: float, alpha: float) -> str:
     """Why nothing can be said, and what would let it be said."""
-    cause = (
-        f"the interval is clear of 1 but p after Holm is {p:.2g}"
-        if clear
-        else f"the interval holds 1 and is not inside ±{100 * margin:g} %"
-    )
     found = detectable(estimate.sd, estimate.blocks, alpha)
     needed = blocks_needed(estimate.sd, margin, alpha)
     enough = f"{needed} blocks" if needed else f"more than {MOST_BLOCKS} blocks"
     if found is None:
         return cause
-    return f"{cause}; {estimate.blocks} blocks find {100 * found:.2g} %, {enough} would find {100 * margin:g} %"
+    return f"{cause}; {estimate.blocks} blocks find {percent(found)}, {enough} would find {100 * margin:g} %"
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
-    """A geometric mean over windows with its 95 % t interval (None below two windows)."""
+    """A geometric mean over windows with its t interval (None below two windows)."""
 
     value: float
     low: float | None
@@ -208,8 +219,8 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
     n: int
 
 
-def geometric(logs: Sequence[float]) -> Mean | None:
-    """The exponential of the mean of window means, with the t interval on them; None without a window."""
+def geometric(logs: Sequence[float], alpha: float = ALPHA) -> Mean | None:
+    """The exponential of the mean of window means, with the t interval at 1 − α on them; None without a window."""
     x = np.asarray(logs, dtype=float)
     if x.size == 0:
         return None
@@ -218,5 +229,5 @@ def geometric(logs: Sequence[float]) -> Mean | None:
         return Mean(value=value, low=None, high=None, n=1)
     if float(np.ptp(x)) <= _NO_SPREAD:
         return Mean(value=value, low=value, high=value, n=x.size)
-    interval = scipy_stats.ttest_1samp(x, 0.0).confidence_interval(1 - ALPHA)
+    interval = scipy_stats.ttest_1samp(x, 0.0).confidence_interval(1 - alpha)
     return Mean(value=value, low=math.exp(interval.low), high=math.exp(interval.high), n=x.size)

@@ -29,7 +29,7 @@ from battery.ledger.cell import Cell, Window
 from battery.ledger.errors import LaunchError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Memory, Receipt
-from battery.ledger.store import Campaign, Header
+from battery.ledger.store import Campaign, Header, Screen
 
 
 class Disturbed(Exception):
@@ -49,8 +49,9 @@ class Conductor:
         port: int | None = None,
         lock: Path | None = None,
         sensor_root: Path = sensors.ROOT,
+        screen: Screen = "",
     ) -> None:
-        self.plan = plan
+        self.plan, self._screen = plan, screen
         self._glances = sensors.Glances(sensor_root, gate.steady_s(plan.gate))
         self.arms = {arm.name: arm for arm in arms}
         self.campaign = Campaign(folder)
@@ -146,6 +147,7 @@ class Conductor:
             machine=self._machine,
             battery=self._versions,
             baseline=baseline,
+            screen=self._screen,
         )
 
     def _tried(self, arms: Sequence[Arm], stopper: Stopper) -> Iterator[Server]:

@@ -18,7 +18,7 @@ from rich.table import Table
 from battery.bench import schedule
 from battery.bench.progress import Progress
 from battery.bench.run import Conductor
-from battery.choices import campaign_folder, chosen, chosen_arms, expected_time
+from battery.choices import campaign_folder, chosen, chosen_arms, expected_time, screen_of
 from battery.cli.options import (
     ArmsOption,
     CampaignsArgument,
@@ -105,15 +105,14 @@ def run(
     console = Console(stderr=True, highlight=False) if as_json else out()
     folder = campaign_folder(campaign, chosen_plan, to_run, words, root, console)
     with display(as_json, console) as progress:
-        counts = Conductor(chosen_plan, to_run, folder, progress, seed, port).run()
+        counts = Conductor(
+            chosen_plan, to_run, folder, progress, seed, port, screen=screen_of(knockout, isolate)
+        ).run()
     report, headline = publish(folder, root)
     if as_json:
         facts = {
-            "campaign": folder.name,
-            "cells": sum(counts.values()),
-            "outcomes": dict(counts),
-            "report": str(report),
-        }
+            "campaign": folder.name, "cells": sum(counts.values()), "outcomes": dict(counts), "report": str(report),
+        }  # fmt: skip
         sys.stdout.write(json.dumps(facts) + "\n")
     else:
         console.print(headline, markup=False)

@@ -193,7 +193,7 @@ def _told_ratios(findings: Findings) -> str:
         for one in findings.comparisons
         if one.metric in MAIN
     ]
-    return f"Ratios with their 95 % intervals. {'; '.join(parts) or 'There is one arm only'}."
+    return f"Ratios with their {words.confidence(findings)} intervals. {'; '.join(parts) or 'There is one arm only'}."
 
 
 @chart(_told_ratios)
@@ -203,7 +203,8 @@ def ratios(findings: Findings) -> Figure:
     top, gap, low = 1.25, 1.0, 0.75 + layout.LEGEND_ROW * layout.legend_rows(findings)
     height = top + 2 * size + gap + low
     figure = Figure(figsize=(style.WIDTH, height))
-    how = "bar: 95 % t interval over blocks; shaded: within the margin; hollow: no verdict; ✕: no ratio"
+    level = words.confidence(findings)
+    how = f"bar: {level} t interval over blocks; shaded: within the margin; hollow: no verdict; ✕: no ratio"
     layout.heading(figure, "Change against the control, per cent", how)
     for place, metric in enumerate(MAIN):
         row, column = divmod(place, 2)
@@ -333,7 +334,8 @@ def _unit(findings: Findings, metric: str) -> str:
 
 def _how(findings: Findings) -> str:
     """What point, bar and pale dots are."""
-    return "point: geometric mean over windows; bar: 95 % t interval; pale: single windows"
+    level = words.confidence(findings)
+    return f"point: geometric mean over windows; bar: {level} t interval; pale: single windows"
 
 
 def _how_windows(findings: Findings) -> str:

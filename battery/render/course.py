@@ -39,6 +39,60 @@ def long_contexts(findings: Findings) -> str:
     return table(head, rows)
 
 
+def lengths(findings: Findings) -> str:
+    """Tokens of the answers against the control's; empty where every pair is equally long."""
+    here = [one for one in findings.lengths if one.unequal]
+    rows = [
+        (
+            one.candidate, f"{one.rung:,}", words.figure(one.control_tokens, 4), words.figure(one.candidate_tokens, 4),
+            words.interval(one.estimate), f"{one.unequal} of {one.pairs}", words.pvalue(one.p_corrected),
+            "differ" if one.differs else "no difference shown",
+        )
+        for one in here
+    ]  # fmt: skip
+    if not rows:
+        return ""
+    head = [
+        "arm", "context", f"tokens of {findings.control}", "tokens of the arm",
+        f"ratio [{words.confidence(findings)}]", "unequal pairs", "p corrected", "lengths",
+    ]  # fmt: skip
+    how = (
+        "Lengths of the answers on the same prompts, those that ended early among them. Decode of an unequal pair is"
+        " timed over the tokens that both produced."
+    )
+    return f"{how}\n\n{table(head, rows)}"
+
+
+def fits(findings: Findings) -> str:
+    """Per context at which any cell ran out of memory: how often each arm fitted, by cells and by launches."""
+    short = {
+        one.rung for one in findings.fits if one.fit < one.tried or one.launches_fit < one.launches
+    }
+    if not short:
+        return "Every cell that was tried to its end fitted into memory."
+    level = words.confidence(findings)
+    rows = [
+        (
+            one.arm, f"{one.rung:,}", f"{one.fit} of {one.tried}", one.inherited or "—", words.counts(one.other),
+            f"{one.launches_fit} of {one.launches}",
+            "—" if one.low is None or one.high is None else f"{100 * one.low:.0f}–{100 * one.high:.0f}",
+            words.pvalue(one.barnard_p), one.claim + (f": {one.why}" if one.why else ""),
+        )
+        for one in findings.fits
+        if one.rung in short
+    ]  # fmt: skip
+    head = [
+        "arm", "context", "cells that fit", "not tried", "ended otherwise", "launches that fit",
+        f"share of launches, % [{level}]", "p against the control", "claim",
+    ]  # fmt: skip
+    how = (
+        "Which contexts fit. A launch fits where all its cells did; the interval is Wilson's and p Barnard's, both"
+        " on launches, since the cells of one launch are not independent. A context fits if every cell did, in two"
+        " launches or more. Cells that were not tried inherited the end of their window and count nowhere."
+    )
+    return f"{how}\n\n{table(head, rows)}"
+
+
 def windows(findings: Findings) -> str:
     """The windows in the order they ran, abandoned ones too."""
     metric, rung = findings.plan.primary.metric, findings.plan.anchor

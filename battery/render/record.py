@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from battery.analyse.findings import Findings
 from battery.render import words
-from battery.render.tables import primary_tests
+from battery.render.tables import corrections
 from battery.render.words import table
 
 
@@ -27,7 +27,7 @@ def method(findings: Findings) -> str:
         ("sentinel", "one prompt in every window, for drift and determinism only" if plan.sentinel else "none"),
         ("sampler asked", f"temperature {sampler.temperature:g}, top-p {sampler.top_p:g}, top-k {top_k}"),
         ("output", f"{sampler.min_tokens} to {sampler.max_tokens} tokens"),
-        ("tests", f"t over blocks; Holm within a metric across contexts, {primary_tests(findings)}"),
+        ("tests", f"t over blocks; {corrections(findings)}"),
         ("run", words.counts(findings.journal)),
         ("receipts", f"{findings.receipts}, {findings.first_started or '—'} to {findings.last_ended or '—'}"),
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 from battery.analyse import findings as kept
 from battery.analyse.findings import Findings
 from battery.ledger.store import replace
-from battery.render import course, gating, record, tables, words
+from battery.render import course, gating, record, speculation, tables, words
 from battery.render.charts import CHARTS
 
 FORMULAS = ("decode", "prefill", "ttft", "peak_memory")
@@ -28,7 +28,7 @@ def write_report(findings: Findings, reports_dir: Path) -> list[Path]:
 def markdown(findings: Findings) -> str:
     """The whole page."""
     sections: tuple[Callable[[Findings], str], ...] = (
-        _head, _results, _long, _interleaved, _speculation, _method, _switches, _quality, _validity, _again,
+        _head, _results, _long, _interleaved, speculation.section, _method, _switches, _quality, _validity, _again,
     )  # fmt: skip
     parts = [part.strip() for section in sections if (part := section(findings))]
     return "\n\n".join(parts) + "\n"
@@ -53,6 +53,10 @@ def _head(findings: Findings) -> str:
         notes.append(
             "**Pilot:** there are too few blocks for a verdict; intervals are shown, claims are not."
         )
+    if findings.screen:
+        notes.append(
+            "**Exploratory:** a screen asks many questions at once; what it finds is a lead for a campaign of its own."
+        )
     voids = [one for one in findings.doubts if one.severity == "void"]
     if voids:
         notes.append(f"**Not valid as it stands:** {len(voids)} finding(s) of section 5 void it.")
@@ -71,9 +75,9 @@ def _results(findings: Findings) -> str:
     """Sections 1 to 1.3."""
     how = (
         "Each arm: geometric mean over its windows, in brackets the range of single requests, n requests. Ratio:"
-        " candidate against control on the same prompts in the same block, 95 % t interval over blocks; pairs of"
-        " requests behind it of those planned. Verdicts other than the primary endpoint's are Holm-corrected within a"
-        f" metric across contexts; {tables.primary_tests(findings)}."
+        f" candidate against control on the same prompts in the same block, {words.confidence(findings)} t interval"
+        " over blocks; pairs of requests behind it of those planned. Verdicts are corrected for their number:"
+        f" {tables.corrections(findings)}."
     )
     parts = ["## 1. Results", _chart(findings, "summary")]
     if findings.candidates:
@@ -94,7 +98,7 @@ def _results(findings: Findings) -> str:
             "Over the whole ladder, one interval per candidate and metric; no verdict rests on it:",
             tables.over_ladder(findings),
             "<details><summary>The tests behind the verdicts</summary>", tables.statistics(findings),
-            f"Holm: within a metric across contexts; {tables.primary_tests(findings)}. Intervals are not widened.",
+            f"Corrections: {tables.corrections(findings)}. Intervals are not widened.",
             "</details>",
         ]  # fmt: skip
     return "\n\n".join(part for part in parts if part)
@@ -119,6 +123,8 @@ def _long(findings: Findings) -> str:
             "Running out of memory is a result. A peak with “>” is a lower bound: the allocation that failed never"
             " landed.",
             course.long_contexts(findings),
+            course.fits(findings),
+            *(part for part in (course.lengths(findings),) if part),
         ]
     )
 
@@ -177,18 +183,6 @@ def _drift(findings: Findings) -> str:
     )
     lines.append(f"Arms against themselves, {test.pairs} neighbouring pairs: {floor}.")
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _speculation(findings: Findings) -> str:
-    """Section 1.6, where servers count."""
-    found = tables.speculation(findings)
-    if not found:
-        return ""
-    how = (
-        "Decode rate = tokens per step / seconds per step. The first depends on the text that the seed led to, the"
-        " second is the speed of the code."
-    )
-    return f"### 1.6 Speculation\n\n{how}\n\n{found}"
 
 
 def _method(findings: Findings) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from battery.analyse.findings import Findings
-from battery.analyse.speed import FACTORS, Comparison
+from battery.analyse.speed import Comparison
 from battery.analyse.stats import FEWEST_BLOCKS
 from battery.render import words
 from battery.render.words import table
@@ -28,14 +28,15 @@ def _headline(findings: Findings, one: Comparison, mark: str) -> str:
         return f"{what} {mark}{one.verdict.word}{mark}: {one.verdict.why}."
     blocks = f"{one.estimate.blocks} blocks" if one.estimate.blocks != 1 else "1 block"
     basis = (
-        f"{words.interval(one.estimate)} (95 % interval; {_headline_p(findings, one)}{blocks}, {one.pairs} pairs of"
-        f" requests; margin {100 * one.margin:g} %)"
+        f"{words.interval(one.estimate)} ({words.confidence(findings)} interval;"
+        f" {_headline_p(findings, one)}{blocks}, {one.pairs} pairs of requests; margin {100 * one.margin:g} %)"
     )
     if one.verdict.word == "pilot":
         return f"{what} {basis}. Pilot: no verdict below {FEWEST_BLOCKS} blocks."
     tail = f": {one.verdict.why}" if one.verdict.why else ""
     told = f"{mark}{one.verdict.word}{mark} {one.verdict.qualifier}".strip()
-    return f"{what} {basis}: {told}{tail}."
+    screened = "; exploratory, one of the questions of a screen" if one.exploratory else ""
+    return f"{what} {basis}: {told}{tail}{screened}."
 
 
 def _headline_p(findings: Findings, one: Comparison) -> str:
@@ -43,28 +44,35 @@ def _headline_p(findings: Findings, one: Comparison) -> str:
     if one.p_corrected is None or findings.pilot or findings.status != "complete":
         return ""
     told = words.pvalue(one.p_corrected)
-    tests = len(findings.primary)
-    holm = f" after Holm over {tests} candidates" if tests > 1 else ""
-    return f"p {told}{holm}; "
+    after = f" after {one.correction}" if one.correction else ""
+    return f"p {told}{after}; "
 
 
-def primary_tests(findings: Findings) -> str:
-    """How the primary endpoint is corrected: it is one test per candidate."""
+def corrections(findings: Findings) -> str:
+    """How p-values are corrected, as a clause."""
+    if findings.screen:
+        return (
+            "exploratory: Benjamini-Hochberg within a metric over all candidates and contexts, with no uncorrected"
+            " endpoint"
+        )
     tests = len(findings.primary)
-    if tests > 1:
-        return f"the primary endpoint's across its {tests} candidates"
-    return "the primary endpoint is one test and stays uncorrected"
+    first = (
+        f"the primary endpoint's across its {tests} candidates"
+        if tests > 1
+        else "the primary endpoint is one test and stays uncorrected"
+    )
+    return f"Holm within a metric across contexts; {first}"
 
 
 def by_context(findings: Findings, metric: str) -> str:
     """One metric along the ladder: every arm, and every candidate's ratio to the control with its verdict."""
-    unit = words.unit(findings, metric)
+    unit, level = words.unit(findings, metric), words.confidence(findings)
     head = ["context"]
     for arm in findings.arms:
         part = ", control" if arm.arm.name == findings.control and findings.candidates else ""
         head.append(f"{arm.arm.name}{part} ({unit})")
     for candidate in findings.candidates:
-        head += [f"{candidate} / {findings.control} [95 %]", "pairs", "verdict"]
+        head += [f"{candidate} / {findings.control} [{level}]", "pairs", "verdict"]
     rows = []
     for rung in findings.plan.ladder:
         row = [f"{rung:,}"]
@@ -114,7 +122,8 @@ def over_ladder(findings: Findings) -> str:
         )
         for one in findings.ladders
     ]  # fmt: skip
-    return table(["arm", "metric", "ratio over rungs [95 %]", "blocks", "rungs", "standing"], rows)
+    ratio = f"ratio over rungs [{words.confidence(findings)}]"
+    return table(["arm", "metric", ratio, "blocks", "rungs", "standing"], rows)
 
 
 def statistics(findings: Findings) -> str:
@@ -129,31 +138,14 @@ def statistics(findings: Findings) -> str:
                 estimate.blocks if estimate else 0,
                 words.figure(100 * estimate.sd, 3) if estimate and estimate.sd is not None else "—",
                 words.pvalue(estimate.p if estimate else None), words.pvalue(one.p_corrected),
-                words.pvalue(one.tost_p_corrected), words.pvalue(estimate.sign_flip_p if estimate else None),
-                f"{100 * one.detectable:.2g} %" if one.detectable is not None else "—",
+                words.pvalue(one.tost_p_corrected), one.correction or "none",
+                words.pvalue(estimate.sign_flip_p if estimate else None),
+                words.percent(one.detectable) if one.detectable is not None else "—",
                 one.blocks_needed or "—",
             )
         )  # fmt: skip
     head = [
-        "arm", "metric", "context", "blocks", "sd of blocks, %", "p", "p (Holm)", "equivalence p (Holm)",
-        "sign-flip p", "found at 80 %", "blocks for the margin",
+        "arm", "metric", "context", "blocks", "sd of blocks, %", "p", "p corrected", "equivalence p corrected",
+        "correction", "sign-flip p", "found at 80 %", "blocks for the margin",
     ]  # fmt: skip
     return table(head, rows)
-
-
-def speculation(findings: Findings) -> str:
-    """The factors of a speculative rate where servers count them; empty where none does."""
-    known = [
-        m for m in FACTORS if any(x.metric == m and x.value is not None for x in findings.levels)
-    ]
-    rows = []
-    for arm in findings.arms if known else ():
-        for rung in findings.plan.ladder:
-            found = [findings.level(arm.arm.name, metric, rung) for metric in (*known, "decode")]
-            rows.append([arm.arm.name, f"{rung:,}", *(words.level(one) for one in found)])
-    if not rows:
-        return ""
-    titles = [
-        f"{findings.measure(m).title} ({words.unit(findings, m)})" for m in (*known, "decode")
-    ]
-    return table(["arm", "context", *titles], rows)

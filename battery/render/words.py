@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 
 from battery.analyse.findings import Findings
+from battery.analyse.numerals import figure as figure
+from battery.analyse.numerals import percent as percent
 from battery.analyse.speed import Comparison, Level
 from battery.analyse.stats import Estimate
 
@@ -31,16 +32,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def figure(value: float | None, digits: int = 4) -> str:
-    """A number with `digits` significant digits and separators, never in exponent form; — where there is none."""
-    if value is None:
-        return "—"
-    if value == 0:
-        return "0"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{decimals}f}"
-
-
 def amount(value: float | None, metric: str) -> str:
     """A metric's value in the unit that tables use."""
     if value is not None and metric == "peak_memory":
@@ -63,8 +54,13 @@ def change(ratio: float | None, fine: bool = False) -> str:
     return f"{told} %".replace("-", "−")
 
 
+def confidence(findings: Findings) -> str:
+    """The level of every interval, which the plan's stopping rule sets: `95 %`, or `98.2 %` with four looks."""
+    return f"{100 * (1 - findings.plan.stopping.alpha):.3g} %"
+
+
 def interval(estimate: Estimate | None) -> str:
-    """Ratio and its 95 % interval, as changes in percent; finer where one decimal would blur an end."""
+    """Ratio and its interval, as changes in percent; finer where one decimal would blur an end."""
     if estimate is None:
         return "—"
     if estimate.low is None or estimate.high is None:
@@ -76,10 +72,13 @@ def interval(estimate: Estimate | None) -> str:
 
 
 def verdict(one: Comparison) -> str:
-    """The verdict as a table prints it; a pilot prints none."""
+    """The verdict as a table prints it; a pilot prints none, and a screen's are marked."""
     if one.verdict.word == "pilot":
         return "none (pilot)"
-    return f"{one.verdict.word} {one.verdict.qualifier}".strip()
+    told = f"{one.verdict.word} {one.verdict.qualifier}".strip()
+    if not one.exploratory or one.verdict.word in ("not comparable", "invalid"):
+        return told
+    return f"{told} (exploratory: {one.correction or 'one comparison'})"
 
 
 def level(one: Level | None) -> str:

@@ -27,7 +27,7 @@ from battery.ledger.receipt import (
     SwitchSeen,
     Text,
 )
-from battery.ledger.store import Campaign, Header
+from battery.ledger.store import Campaign, Header, Screen
 from battery.ledger.trace import Event, Trace
 
 MACHINE = {"cpu": "Example CPU", "cores_logical": 2, "memory_bytes": 8_000_000_000, "os": "Linux"}
@@ -75,6 +75,8 @@ class World:
     change: Callable[[Receipt], Receipt | None] = lambda receipt: receipt
     """Last word on every receipt; None leaves it out."""
     plan: dict[str, Any] = field(default_factory=dict)
+    sampler: Sampler = field(default_factory=lambda: Sampler(max_tokens=TOKENS, min_tokens=16))
+    screen: Screen = ""
     seal: bool = True
     random_seed: int = 7
 
@@ -85,7 +87,7 @@ def build(root: Path, world: World | None = None, name: str = "2026-01-02-test")
     dice = random.Random(world.random_seed)
     plan = Plan(
         name="test", ladder=world.ladder, blocks=world.blocks, seeds=world.seeds,
-        sampler=Sampler(max_tokens=TOKENS, min_tokens=16), primary=Primary(rung=world.ladder[-1]),
+        sampler=world.sampler, primary=Primary(rung=world.ladder[-1]),
         **world.plan,
     )  # fmt: skip
     arms = tuple(
@@ -107,7 +109,7 @@ def build(root: Path, world: World | None = None, name: str = "2026-01-02-test")
         arm_digests={arm.name: arm.digest for arm in arms}, order=order,
         coin=f"{world.arms[0]} opens (flip 0 of {n})", seed=11, created="2026-01-02T03:04:05Z",
         machine=MACHINE, battery={"version": "0.1.0", "commit": "0" * 40, "dirty": False},
-        baseline={"calibration_s": 0.01, "temp_c": None},
+        baseline={"calibration_s": 0.01, "temp_c": None}, screen=world.screen,
     )  # fmt: skip
     folder = root / "receipts" / name
     campaign = Campaign.create(folder, header)

@@ -88,7 +88,21 @@ def test_one_failed_pair_is_counted_and_more_forbid_a_verdict(tmp_path: Path) ->
 
     world = World(effect={"C": 1.05}, change=fails("timeout", two_blocks))
     many = primary(analyse(build(tmp_path / "many", world)))
-    assert many.verdict.word == "not comparable" and "4 of 12 pairs" in many.verdict.why
+    assert many.verdict.word == "undecided" and many.estimate and many.estimate.blocks == 4
+    assert many.verdict.why == "attrition: 4 of 12 pairs are missing: C: timeout (4)"
+
+
+def test_a_rung_with_attrition_is_not_in_the_interval_over_the_ladder(tmp_path: Path) -> None:
+    change = fails("timeout", lambda r: (r.cell.rung, r.cell.block) == (384, 1))
+    found = analyse(build(tmp_path, World(change=change)))
+    (decode,) = [one for one in found.ladders if one.metric == "decode"]
+    assert decode.rungs == (128,) and decode.estimate and decode.estimate.blocks == 6
+
+
+def test_attrition_in_a_pilot_leaves_it_a_pilot(tmp_path: Path) -> None:
+    change = fails("timeout", lambda r: (r.cell.rung, r.cell.block) == (384, 1))
+    found = analyse(build(tmp_path, World(blocks=4, change=change)))
+    assert {one.verdict.word for one in found.comparisons} == {"pilot"}
 
 
 def slowing(receipt: Receipt) -> Receipt:
@@ -325,8 +339,12 @@ def test_changing_sentinel_text_is_told(tmp_path: Path) -> None:
         text = msgspec.structs.replace(receipt.text, digest="f" * 64)
         return msgspec.structs.replace(receipt, text=text)
 
-    found = analyse(build(tmp_path, World(change=change)))
-    assert any("claim only exact switches" in doubt.what for doubt in found.doubts)
+    found = analyse(build(tmp_path, World(arms=("A", "B", "C"), change=change)))
+    (doubt,) = [one for one in found.doubts if "claim only exact switches" in one.what]
+    assert (doubt.severity, doubt.arm) == ("void", "C")
+    words = {one.candidate: one.verdict for one in found.primary}
+    assert words["C"].word == "invalid" and "claim only exact" in words["C"].why
+    assert words["B"].word == "equivalent"
 
 
 def test_speculation_has_its_factors(tmp_path: Path) -> None:
