@@ -62,6 +62,7 @@ def test_an_analysis_that_counts_seeds_as_blocks_is_found_out(
 ) -> None:
     """Planted fault: every block difference enters four times, as if four seeds were independent."""
     real = stats.paired
+    monkeypatch.setattr(stats, "sign_flip", lambda d: None)  # never used for a verdict, slow for many
     monkeypatch.setattr(
         speed.stats, "paired", lambda d, *rest: real([*d] * 4 if len(d) > 1 else d, *rest)
     )
