@@ -254,9 +254,10 @@ def _limits() -> str:
     return (
         "## 9. Limits\n\nThe spreads of the simulation come from one published battery; a machine's own are in its"
         " reports. An interval speaks for these prompts on this machine in this session. The simulated rates are steady"
-        " within a request. The order cancels carry-over but for one window, since the first has none before it: over six"
-        " blocks that the candidate opens, a sixth of it is left. Prefill and time to first token of a null battery are one figure seen twice. The positive"
-        " control shows that a known slowdown between tokens arrives in the verdict; it says nothing of prefill."
+        " within a request. The order cancels carry-over but for one window, since the first has none before it: over"
+        " six blocks that the candidate opens, a sixth of it is left. Prefill and time to first token of a null battery"
+        " are one figure seen twice. The positive control shows that a known slowdown between tokens arrives in the"
+        " verdict; it says nothing of prefill."
     )
 
 
