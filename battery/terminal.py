@@ -113,7 +113,10 @@ class Lines(Progress):
     @override
     def started(self, header: Header, done: Sequence[Receipt], total: int) -> None:
         self._clock = Clock(done, total)
-        going = f", {len(done)} of {total} cells are done" if done else f", {total} cells"
+        most = "at most " if header.plan.stopping.rule != "fixed" else ""
+        going = (
+            f", {len(done)} of {most}{total} cells are done" if done else f", {most}{total} cells"
+        )
         self._say(f"campaign {header.campaign}: {header.coin}{going}")
 
     @override

@@ -96,6 +96,7 @@ def test_a_campaign_from_run_to_verify_and_back(root: Path) -> None:
         "campaign": "first",
         "cells": 12,
         "outcomes": {"ok": 12},
+        "bars": {},
         "report": "reports/first.md",
     }
     assert (root / "reports" / "first.md").is_file() and (
@@ -236,7 +237,22 @@ def test_a_corrupt_receipt_is_named_and_not_pooled(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["plan", "run", "status", "charts", "report", "verify", "arms", "doctor", "probe"]
+    "verb",
+    [
+        "plan",
+        "run",
+        "status",
+        "charts",
+        "report",
+        "lint",
+        "verify",
+        "check",
+        "import",
+        "combine",
+        "arms",
+        "doctor",
+        "probe",
+    ],
 )
 def test_every_verb_has_help_with_an_example(call: Callable[..., Said], verb: str) -> None:
     done = call(verb, "--help")

@@ -22,6 +22,7 @@ from battery.analyse.gating import Disturbance, GateFacts, Phase
 from battery.analyse.lengths import Lengths
 from battery.analyse.numerals import figure, percent
 from battery.analyse.speed import Comparison
+from battery.analyse.stopping import Stopped
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Header
 
@@ -50,6 +51,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     frame: pd.DataFrame
     receipts: Sequence[Receipt]
     header: Header
+    stopped: Stopped
     comparisons: tuple[Comparison, ...]
     drift: Drift
     lengths: tuple[Lengths, ...]

@@ -12,6 +12,7 @@ from battery.analyse.during import during
 from battery.analyse.numerals import figure, percent
 from battery.analyse.pairs import BODIES_DIFFER
 from battery.analyse.stats import FEWEST_BLOCKS
+from battery.ledger.claims import rows_of_order
 
 _NORMAL_MAD, _FAR = 0.6745, 5.0
 """A normal spread has .6745 of itself as its median deviation; five spreads off is far."""
@@ -53,21 +54,30 @@ def _record(case: Case) -> list[Doubt]:
 
 
 def _progress(case: Case) -> list[Doubt]:
-    """Blocks that are missing or were given up."""
-    frame, plan = case.frame, case.header.plan
+    """Blocks that are missing, were measured in spite of the stopping rule, or were given up."""
+    frame, plan, ended = case.frame, case.header.plan, case.stopped.ended_at
     complete = int(frame[frame["counted"].astype(bool)]["block"].nunique())
     found = []
-    if complete < plan.blocks:
+    if ended is None:
+        planned = f"{'at most ' if case.stopped.planned else ''}{plan.blocks} planned blocks"
         found.append(
             Doubt(
-                severity="warning", what=f"{complete} of {plan.blocks} planned blocks are complete",
+                severity="warning", what=f"{complete} of {planned} are complete",
                 remedy="run the campaign again: it goes on with the first block that is not complete",
             )
         )  # fmt: skip
+    beyond = frame[frame["block"].astype(int) > (ended or plan.blocks)]
+    if len(beyond):
+        found.append(
+            Doubt(
+                severity="void", evidence=sequences(beyond),
+                what=f"it was measured on after the stopping rule had ended it, at {ended} blocks",
+                remedy="start a new campaign, and leave it to its rule: looking until a result is there is no test",
+            )
+        )  # fmt: skip
     size = len(case.header.arms)
-    # Rows of the Williams square that orders the arms: after each full set, order effects cancel.
-    whole = size if size % 2 == 0 else 2 * size
-    if complete % whole and size > 1:
+    whole = rows_of_order(size)
+    if complete % whole:
         found.append(
             Doubt(
                 severity="warning",

@@ -14,9 +14,11 @@ from typing import Any, Literal
 
 import msgspec
 
+from battery.analyse import bars as barring
 from battery.analyse import doubts as doubting
 from battery.analyse import drift as drifting
-from battery.analyse import facts, gating, speed
+from battery.analyse import facts, gating, speed, stopping
+from battery.analyse.bars import BarResult
 from battery.analyse.conditions import Case, Doubt
 from battery.analyse.drift import Drift
 from battery.analyse.facts import (
@@ -33,11 +35,13 @@ from battery.analyse.mechanism import Mechanism, mechanisms
 from battery.analyse.rows import MEASURES, rows
 from battery.analyse.speed import Comparison, Ladder, Level
 from battery.analyse.stats import FEWEST_BLOCKS, Verdict
+from battery.analyse.stopping import Stopped
 from battery.ledger import strict
+from battery.ledger.claims import Bar
 from battery.ledger.errors import ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
-from battery.ledger.store import Campaign, Header, Screen, check_pool, pretty, replace
+from battery.ledger.store import Campaign, Earlier, Header, Screen, check_pool, pretty, replace
 
 SCHEMA = 1
 _DIGITS = 9
@@ -76,6 +80,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     journal: dict[str, int]
     """How often the run was started, resumed, interrupted, abandoned, finished."""
     blocks_complete: int
+    stopped: Stopped
+    """The stopping rule, its looks, and where it ended the campaign."""
     receipts: int
     created: str
     first_started: str | None
@@ -83,6 +89,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     machine: dict[str, Any]
     battery: dict[str, Any]
     baseline: dict[str, Any]
+    earlier: Earlier | None
+    """Campaigns that were started here before; None where that was not kept."""
     measures: tuple[Measure, ...]
     arms: tuple[ArmFacts, ...]
     differences: tuple[Difference, ...]
@@ -100,6 +108,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     disturbances: tuple[Disturbance, ...]
     phases: tuple[Phase, ...]
     doubts: tuple[Doubt, ...]
+    bars: tuple[BarResult, ...] = ()
+    """The bars that the plan declares, and what became of each."""
 
     def level(self, arm: str, metric: str, rung: int) -> Level | None:
         """One arm's own value, if the metric is known at all."""
@@ -120,6 +130,23 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     def measure(self, name: str) -> Measure:
         """The words of a metric."""
         return next(x for x in self.measures if x.name == name)
+
+    def held_against(self, bars: Sequence[Bar], sealed: bool = False) -> tuple[BarResult, ...]:
+        """What became of these bars; those of the plan were sealed with it, those named afterwards were not."""
+        voids = [
+            f"invalid: {d.what}" for d in self.doubts if d.severity == "void" and d.arm is None
+        ]
+        waits = "" if self.stopped.ended_at else self.stopped.why
+        measured = barring.Measured(
+            plan=self.plan, control=self.control, candidates=self.candidates, comparisons=self.comparisons,
+            hindrance=voids[0] if voids else waits,
+        )  # fmt: skip
+        return barring.results(bars, measured, sealed)
+
+    @property
+    def asked(self) -> int:
+        """Blocks that the campaign asks for: the plan's, or those at which its stopping rule ended it."""
+        return self.stopped.ended_at or self.plan.blocks
 
     @property
     def primary(self) -> tuple[Comparison, ...]:
@@ -199,6 +226,8 @@ def found(
     `unreadable` are complaints about receipts left out, `pool` why some could not be pooled.
     """
     whole = _everything(receipts, header, list(unreadable), pool, seal, dict(journal))
+    sealed = seal is not None and not pool
+    whole = msgspec.structs.replace(whole, bars=whole.held_against(header.plan.bars, sealed))
     return msgspec.convert(_rounded(msgspec.to_builtins(whole)), Findings, strict=False)
 
 
@@ -211,40 +240,35 @@ def _everything(
     counted = {int(n) for n in frame[frame["counted"].astype(bool)]["sequence"]}
     traces = {receipt.sequence: receipt.trace for receipt in receipts}
     complete = int(frame[frame["counted"].astype(bool)]["block"].nunique())
-    comparisons = speed.compare(frame, traces, header, complete)
+    stopped = stopping.stopped(frame, traces, header)
+    ended = stopping.as_ended(header, stopped.ended_at or header.plan.blocks)
+    comparisons = speed.compare(frame, traces, ended, complete)
     drift = drifting.drift(frame, comparisons, header)
     differs = facts.differences(receipts, header)
     switches, gates = facts.switches(receipts), gating.gates(receipts, header)
     disturbed = gating.disturbances(receipts, counted)
     case = Case(
-        frame=frame, receipts=receipts, header=header, comparisons=comparisons, drift=drift, differences=differs,
-        lengths=lengths(frame, header), switches=switches, gates=gates, disturbances=disturbed, unreadable=unreadable,
-        pool=pool,
+        frame=frame, receipts=receipts, header=header, stopped=stopped, comparisons=comparisons, drift=drift,
+        differences=differs, lengths=lengths(frame, header), switches=switches, gates=gates, disturbances=disturbed,
+        unreadable=unreadable, pool=pool,
     )  # fmt: skip
     phases = gating.phases(case.pooled, header)
     doubted = doubting.doubts(msgspec.structs.replace(case, phases=phases))
     comparisons = tuple(_voided(one, doubted) for one in comparisons)
     levels, latest = speed.levels(frame, header), facts.latest(receipts, header, counted)
     return Findings(
-        campaign=header.campaign,
-        status="complete" if complete == header.plan.blocks else "incomplete",
-        pilot=header.plan.blocks < FEWEST_BLOCKS,
-        seal=seal,
-        plan=header.plan, plan_digest=header.plan_digest,
-        control=header.control, candidates=tuple(arm.name for arm in header.arms[1:]),
-        order=header.order, coin=header.coin, screen=header.screen, seed=header.seed, seeds=_seeds(receipts),
-        journal=journal, blocks_complete=complete, receipts=len(receipts),
-        created=header.created,
+        **_fixed(header),
+        status="incomplete" if stopped.ended_at is None else "complete",
+        seal=seal, seeds=_seeds(receipts),
+        journal=journal, blocks_complete=complete, stopped=stopped, receipts=len(receipts),
         first_started=min((receipt.started for receipt in receipts), default=None),
         last_ended=max((receipt.ended for receipt in receipts), default=None),
-        machine=header.machine, battery=header.battery, baseline=header.baseline,
-        measures=_measures(),
         arms=facts.arms(receipts, header),
         differences=differs,
-        outcomes=facts.outcomes(latest, header), fits=fits(latest, header),
+        outcomes=facts.outcomes(latest, ended), fits=fits(latest, ended),
         levels=levels, comparisons=comparisons,
         ladders=tuple(
-            msgspec.structs.replace(one, standing=_standing(one, doubted, header, complete))
+            msgspec.structs.replace(one, standing=_standing(one, doubted, ended, complete))
             for one in speed.ladders(comparisons, header)
         ),
         mechanisms=mechanisms(comparisons, levels, header), lengths=case.lengths,
@@ -254,12 +278,23 @@ def _everything(
     )  # fmt: skip
 
 
-def _measures() -> tuple[Measure, ...]:
-    """The words of every metric."""
-    return tuple(
-        Measure(name=m.name, title=m.title, unit=m.unit, higher_is_better=m.higher_is_better, formula=m.formula)
-        for m in MEASURES.values()
-    )  # fmt: skip
+def _fixed(header: Header) -> dict[str, Any]:
+    """What was fixed before the first window, and the words of every metric."""
+    return {
+        "pilot": header.plan.blocks < FEWEST_BLOCKS,
+        "candidates": tuple(arm.name for arm in header.arms[1:]),
+        "measures": tuple(
+            Measure(name=m.name, title=m.title, unit=m.unit, higher_is_better=m.higher_is_better, formula=m.formula)
+            for m in MEASURES.values()
+        ),
+        **{
+            name: getattr(header, name)
+            for name in (
+                "campaign", "plan", "plan_digest", "control", "order", "coin", "seed", "created", "machine", "battery",
+                "baseline", "earlier", "screen",
+            )
+        },
+    }  # fmt: skip
 
 
 def _voids(candidate: str, doubted: tuple[Doubt, ...]) -> list[str]:

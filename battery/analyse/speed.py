@@ -178,6 +178,25 @@ def compare(
     return _judged(families, header, complete)
 
 
+def primary(
+    frame: pd.DataFrame, traces: Mapping[int, Trace], header: Header, complete: int
+) -> tuple[Comparison, ...]:
+    """The primary endpoint alone, once per candidate, judged as `compare` judges it: what a look needs."""
+    plan = header.plan
+    return _judged(
+        [
+            [
+                _compared(
+                    match(frame, traces, plan, plan.primary.metric, plan.anchor, (header.control, candidate.name)),
+                    header, candidate.name, plan.anchor,
+                )
+            ]
+            for candidate in header.arms[1:]
+        ],
+        header, complete,
+    )  # fmt: skip
+
+
 def _both_have(frame: pd.DataFrame, metric: str, *arms: str) -> bool:
     """Whether every arm has the metric somewhere."""
     return all(bool(frame[frame["arm"] == arm][metric].notna().any()) for arm in arms)

@@ -19,10 +19,9 @@ from statsmodels.stats.power import TTestPower
 from statsmodels.stats.weightstats import DescrStatsW
 
 from battery.analyse.numerals import figure, percent
+from battery.ledger.claims import FEWEST_BLOCKS as FEWEST_BLOCKS
 
 ALPHA = 0.05
-FEWEST_BLOCKS = 6
-"""Below six blocks there is no verdict: three blocks of one sign happen in a quarter of all null batteries."""
 MOST_LOST = 0.10
 """Share of pairs that may be missing before nothing can be decided: failures are no random sample."""
 MOST_BLOCKS = 100

@@ -8,32 +8,39 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from battery.bench import gate, memory, preflight, schedule, sensors
 from battery.bench.backends import load_backend
 from battery.bench.client import Client
 from battery.bench.judge import oom
 from battery.bench.launch import Server
+from battery.bench.leaves import ends_window, receipt_of
 from battery.bench.lock import MachineLock
 from battery.bench.measure import Measured, Measuring, WindowFailed
 from battery.bench.memory import settle
 from battery.bench.progress import Interrupted, Progress, Stopper
 from battery.bench.prompts import Prompt
 from battery.bench.versions import versions
-from battery.ledger import disk, scrub, store
+from battery.ledger import disk, history, store
 from battery.ledger.arm import Arm
 from battery.ledger.cell import Cell, Window
-from battery.ledger.errors import LaunchError
+from battery.ledger.claims import looks
+from battery.ledger.errors import LaunchError, PlanError
 from battery.ledger.plan import Plan
-from battery.ledger.receipt import Memory, Receipt
-from battery.ledger.store import Campaign, Header, Screen
+from battery.ledger.receipt import Receipt
+from battery.ledger.store import Campaign, Earlier, Header, Screen
 
 
 class Disturbed(Exception):
     """The machine was disturbed in a cell, so that its block is to be measured again."""
+
+
+Enough = Callable[[Path, int], str | None]
+"""Asked after a block at which the plan's rule looks: why the campaign in this folder ends there, or None."""
 
 
 class Conductor:
@@ -50,8 +57,13 @@ class Conductor:
         lock: Path | None = None,
         sensor_root: Path = sensors.ROOT,
         screen: Screen = "",
+        enough: Enough | None = None,
     ) -> None:
-        self.plan, self._screen = plan, screen
+        if plan.stopping.rule != "fixed" and enough is None:
+            raise PlanError(
+                f"plan {plan.name}: its stopping rule needs somebody who looks, and nobody was given"
+            )
+        self.plan, self._screen, self._enough = plan, screen, enough
         self._glances = sensors.Glances(sensor_root, gate.steady_s(plan.gate))
         self.arms = {arm.name: arm for arm in arms}
         self.campaign = Campaign(folder)
@@ -73,44 +85,51 @@ class Conductor:
             MachineLock(self.campaign.folder.name, self._lock),
         ):
             self.campaign.clean()
-            header = self._open(stopper)
-            if self.campaign.sealed() is not None:
+            folder, arms = self.campaign.folder, list(self.arms.values())
+            known = self.campaign.header() if self.campaign.exists else None
+            if known:
+                preflight.check_same(folder, known, self.plan, arms, self._machine)
+            if known and self.campaign.sealed() is not None:
                 self.progress.note(
                     f"{self.campaign.folder} is finished and sealed; nothing is measured again"
                 )
-                return self._counts(header)
-            self.campaign.note("resumed" if self.campaign.journal() else "started")
-            try:
-                self._prompts = preflight.load_prompts(self.campaign)
-                for complaint in self.campaign.set_aside():
-                    self.progress.note(complaint)
-                self._blocks(header, stopper)
-            except KeyboardInterrupt:
-                self.campaign.try_note("interrupted")
-                raise
-            except Exception as broken:
-                first = (str(broken) or type(broken).__name__).splitlines()[0]
-                self.campaign.try_note("failed", reason=first[:300])
-                raise
-            self.campaign.note("finished")
-            self.campaign.seal()
+                return self._counts(known)
+            digests = {arm.name: arm.digest for arm in arms}
+            before = None if known else history.earlier(folder.parent, digests)
+            with history.listed(self.campaign, self.plan, arms):
+                header = known or self._open(stopper, before)
+                self._measure(header, stopper)
         return self._counts(header)
+
+    def _measure(self, header: Header, stopper: Stopper) -> None:
+        """Every block that is missing, the end in the journal, and the seal."""
+        self.campaign.note("resumed" if self.campaign.journal() else "started")
+        try:
+            self._prompts = preflight.load_prompts(self.campaign)
+            for complaint in self.campaign.set_aside():
+                self.progress.note(complaint)
+            self._blocks(header, stopper)
+        except KeyboardInterrupt:
+            self.campaign.try_note("interrupted")
+            raise
+        except Exception as broken:
+            first = (str(broken) or type(broken).__name__).splitlines()[0]
+            self.campaign.try_note("failed", reason=first[:300])
+            raise
+        self.campaign.note("finished")
+        self.campaign.seal()
 
     def _counts(self, header: Header) -> Counter[str]:
         """How many cells of complete blocks had which outcome."""
         pooled = store.complete_blocks(self.campaign.receipts(), header).values()
         return Counter(receipt.outcome for block in pooled for receipt in block)
 
-    def _open(self, stopper: Stopper) -> Header:
-        """The header of a campaign that goes on, or of a new one, which is written once every arm has started."""
+    def _open(self, stopper: Stopper, before: Earlier | None) -> Header:
+        """The header of a new campaign, which is written once every arm has started."""
         folder, arms = self.campaign.folder, list(self.arms.values())
-        if self.campaign.exists:
-            header = self.campaign.header()
-            preflight.check_same(folder, header, self.plan, arms, self._machine)
-            return header
         disk.try_writing(folder / store.HEADER)  # said now, not when every arm has been tried
         preflight.wait_quiet(self.plan, self.progress, stopper, self._glances)
-        header = self._new_header(stopper)
+        header = msgspec.structs.replace(self._new_header(stopper), earlier=before)
         sized = preflight.try_arms(
             self._tried(arms, stopper), self.plan, header.seed, self.progress, stopper
         )
@@ -167,7 +186,7 @@ class Conductor:
         )  # fmt: skip
 
     def _blocks(self, header: Header, stopper: Stopper) -> None:
-        """Measure every block that is not complete yet."""
+        """Measure every block that is not complete yet, up to where the plan's rule ends the campaign."""
         receipts = self.campaign.receipts()
         store.check_pool(receipts, header)
         self._sequence = self.campaign.last_sequence()
@@ -179,10 +198,31 @@ class Conductor:
         attempts = store.block_attempts(receipts, header)
         total = schedule.expected_cells(self.plan, len(self.arms))
         self.progress.started(header, [r for block in complete.values() for r in block], total)
+        looking = looks(self.plan, len(self.arms))
         for row in schedule.windows(header.order):
             block = row[0].block
             if block not in complete:
                 self._block(header, row, attempts.get(block, {}), stopper)
+            if block in looking and self._ends(block):
+                return
+
+    def _ends(self, block: int) -> bool:
+        """Look as the plan's rule says, note it once, and tell whether the campaign ends here.
+
+        A campaign that goes on passes its earlier looks again: one that a crash forgot is made up for, and one that
+        ended it ends it again.
+        """
+        self.progress.phase(None, "look", f"after block {block}, as the plan declares")
+        why = self._enough(self.campaign.folder, block) if self._enough else None
+        seen = {"block": block, "ends": why is not None, "why": why or "it goes on"}
+        told = [event for event in self.campaign.journal() if event["event"] == "look"]
+        if not any(seen.items() <= event.items() for event in told):
+            self.campaign.note("look", **seen)
+        if why and block < self.plan.blocks:
+            self.progress.note(
+                f"ended by the plan's rule after {block} of at most {self.plan.blocks} blocks: {why}"
+            )
+        return why is not None
 
     def _block(
         self,
@@ -339,47 +379,12 @@ class Conductor:
     ) -> Receipt:
         """Write the receipt of a cell."""
         self._sequence += 1
-        arm, ready = self.arms[cell.arm], server.ready
-        receipt = Receipt(
-            campaign=header.campaign,
-            sequence=self._sequence,
-            attempt=attempt,
-            cell=cell,
-            arm=arm.public(),
-            arm_digest=arm.digest,
-            plan_digest=header.plan_digest,
-            command=public_command(server.command),
-            environment=server.environment,
-            machine=self._machine,
-            versions={"battery": self._versions, "engine": engine_versions(ready)},
-            model=ready.get("model") or {},
-            **{name: getattr(measured, name) for name in measured.__struct_fields__},
+        here = (self._machine, self._versions)
+        receipt = receipt_of(
+            header, self._sequence, attempt, cell, self.arms[cell.arm], server, measured, here
         )
-        receipt = scrub.record(receipt, server.secrets)
         self.campaign.write(receipt)
         if receipt.outcome in ("oom", "lost"):
             self._died = (cell.window.number, attempt)
         self.progress.cell(receipt)
         return receipt
-
-
-def engine_versions(health: dict[str, Any]) -> dict[str, Any]:
-    """The engine's build and the packages of its interpreter, as its health tells them."""
-    packages = health.get("packages")
-    return {**(health.get("build") or {}), **({"packages": packages} if packages else {})}
-
-
-def ends_window(receipt: Receipt) -> WindowFailed | None:
-    """The failure that the rest of the window inherits from this cell, if it is of that kind."""
-    # after a timeout the server may still be at work on the request that was given up: the next would wait behind it
-    if receipt.outcome not in ("oom", "lost", "disengaged", "timeout"):
-        return None
-    cell = receipt.cell
-    reason = f"inherited from receipt {receipt.sequence} ({cell.rung:,} tokens): {receipt.reason}"
-    limit = Memory(peak=None, source=None, cap=receipt.memory.cap, cap_kind=receipt.memory.cap_kind)
-    return WindowFailed(receipt.outcome, reason, {"inherited_from": receipt.sequence}, limit)
-
-
-def public_command(command: Sequence[str]) -> tuple[str, ...]:
-    """A command line without secrets and without the paths of this machine: programs by their name."""
-    return (Path(command[0]).name, *scrub.command(tuple(command[1:])))

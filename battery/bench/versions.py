@@ -1,4 +1,4 @@
-"""Which battery measured: version, commit, and whether the checkout was changed."""
+"""Which battery measured: version, commit, and whether its code was changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def versions() -> dict[str, Any]:
             return None
         return done.stdout.strip()
 
-    changed = git("status", "--porcelain", "--untracked-files=no")
+    # receipts are written while it measures, the log of campaigns at every start: they are no part of what measures
+    code = (":/", ":(top,exclude)receipts")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", *code)
     return {
         "version": __version__,
         "commit": git("rev-parse", "HEAD"),

@@ -2,7 +2,7 @@
 
 Exit codes: 0 all well · 1 an error not listed here · 2 wrong input · 3 refused by a gate · 4 too many cells failed ·
 5 lock or port held by someone else · 6 a server did not start · 7 corrupt or unpoolable receipts ·
-8 verification failed · 9 a file could not be written · 130 interrupted.
+8 verification failed · 9 a file could not be written · 10 a bar failed or is undecided · 130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Annotated, Any
 import typer
 
 from battery import __version__
-from battery.cli import measuring, reading
+from battery.cli import checking, measuring, reading
 from battery.cli.options import app
 from battery.ledger.errors import BatteryError, DiskError
 
-__all__ = ["app", "main", "measuring", "reading"]
+__all__ = ["app", "checking", "main", "measuring", "reading"]
 
 INTERRUPTED = 130
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EIO}

@@ -8,17 +8,28 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from battery.bench import schedule
+from battery.bench import schedule, sensors
 from battery.bench.progress import Progress
 from battery.bench.run import Conductor
-from battery.choices import campaign_folder, chosen, chosen_arms, expected_time, screen_of
+from battery.choices import (
+    basis_for,
+    campaign_folder,
+    chosen,
+    chosen_arms,
+    expected_time,
+    known_campaigns,
+    plan_for,
+    screen_of,
+    seconds_of,
+)
+from battery.cli import looking
 from battery.cli.options import (
     ArmsOption,
     CampaignsArgument,
@@ -29,25 +40,83 @@ from battery.cli.options import (
     app,
     out,
 )
-from battery.ledger import store
-from battery.ledger.arm import difference, known_arms, load_arm
-from battery.ledger.errors import CellsFailed, ReceiptError
-from battery.ledger.plan import load_plan
+from battery.cli.publishing import publish
+from battery.ledger import history, store
+from battery.ledger.arm import Arm, difference, known_arms, load_arm
+from battery.ledger.claims import rule
+from battery.ledger.errors import InputError, ReceiptError
+from battery.ledger.plan import Plan
 from battery.ledger.store import Campaign
-from battery.terminal import Grid, Lines, failed_cells
+from battery.terminal import Grid, Lines
+
+if TYPE_CHECKING:
+    pass
 
 
-@app.command(epilog="Examples: battery plan --arms A,C --plan quick · battery plan --knockout C")
+@app.command(
+    epilog="Examples: battery plan --arms A,C --plan quick · battery plan --knockout C ·"
+    " battery plan --power --arms A,C --plan pr --budget 2h ·"
+    " battery plan --power --arms A,B,C --plan reference --from reference-cpu --json"
+)
 def plan(
     arms: ArmsOption = None,
     knockout: KnockoutOption = None,
     isolate: IsolateOption = None,
     plan: PlanOption = "quick",
+    power: Annotated[
+        bool, typer.Option("--power", help="Blocks for the margin, their time, what they detect")
+    ] = False,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", help="With --power: campaign to plan from; default: the newest"),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="With --power: time there is, as 2h, 90m or 1h30m")
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(help="With --power: share to detect, as 0.03; default: the plan's"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With --power: one JSON object")] = False,
     root: RootOption = Path(),
 ) -> None:
-    """Show the order in which a campaign would run. Touches nothing, starts nothing."""
+    """Show the order in which a campaign would run, or with --power what it could tell. Starts nothing."""
     to_run, _ = chosen_arms(arms, knockout, isolate, root)
-    chosen_plan, console = load_plan(plan, root / "plans"), out()
+    chosen_plan = plan_for(plan, to_run, root)
+    if power:
+        _power(to_run, chosen_plan, source, budget, margin, as_json, root)
+    elif source or budget or margin is not None or as_json:
+        raise InputError("--from, --budget, --margin and --json belong to plan --power")
+    else:
+        _order(to_run, chosen_plan, root)
+
+
+def _power(
+    to_run: list[Arm], chosen_plan: Plan, source: str | None, budget: str | None,
+    margin: float | None, as_json: bool, root: Path,
+) -> None:  # fmt: skip
+    """Print what the plan could tell, by an earlier campaign."""
+    from battery.analyse import planning
+    from battery.render import planning as telling
+
+    if margin is not None and not 0 < margin < 1:
+        raise InputError(f"--margin {margin:g}: give a share between 0 and 1 (0.03 is 3 %)")
+    seconds = seconds_of(budget) if budget is not None else None
+    basis = basis_for(source, to_run, sensors.fingerprint(), root)
+    names = [arm.name for arm in to_run]
+    found = planning.plan_from(
+        basis.folder, chosen_plan, names, basis.how, basis.warnings, margin, seconds
+    )
+    if as_json:
+        sys.stdout.write(json.dumps(msgspec.to_builtins(found)) + "\n")
+        return
+    for told in telling.lines(found):
+        out().print(told, markup=False)
+
+
+def _order(to_run: list[Arm], chosen_plan: Plan, root: Path) -> None:
+    """Print the order in which a campaign would run."""
+    console = out()
     rungs = ", ".join(f"{rung:,}" for rung in chosen_plan.ladder)
     total = schedule.expected_cells(chosen_plan, len(to_run))
     console.print(f"plan {chosen_plan.name}: {chosen_plan.why}", markup=False)
@@ -59,6 +128,7 @@ def plan(
     for coin, name in enumerate(names):
         order = schedule.orders(names, chosen_plan.blocks, coin)
         console.print(f"if the coin says {name}: " + " | ".join(" ".join(row) for row in order))
+    console.print(f"stopping rule: {rule(chosen_plan, len(names))}")
     if odd := schedule.unbalanced(len(names), chosen_plan.blocks):
         console.print(odd)
     metric = chosen_plan.primary.metric
@@ -99,36 +169,20 @@ def run(
     ] = False,
     root: RootOption = Path(),
 ) -> None:
-    """Measure arms against each other, write receipts, then charts and report. Ctrl-C stops it resumable."""
+    """Measure arms against each other, write receipts, then charts and report. Ctrl-C stops it resumable.
+
+    Bars of the plan are told at the end and leave the exit code as it is: `battery check` is what fails on them.
+    """
     to_run, words = chosen_arms(arms, knockout, isolate, root)
-    chosen_plan = load_plan(plan, root / "plans")
+    chosen_plan = plan_for(plan, to_run, root)
     console = Console(stderr=True, highlight=False) if as_json else out()
     folder = campaign_folder(campaign, chosen_plan, to_run, words, root, console)
     with display(as_json, console) as progress:
         counts = Conductor(
-            chosen_plan, to_run, folder, progress, seed, port, screen=screen_of(knockout, isolate)
-        ).run()
-    report, headline = publish(folder, root)
-    if as_json:
-        facts = {
-            "campaign": folder.name, "cells": sum(counts.values()), "outcomes": dict(counts), "report": str(report),
-        }  # fmt: skip
-        sys.stdout.write(json.dumps(facts) + "\n")
-    else:
-        console.print(headline, markup=False)
-        console.print(
-            f"receipts: {folder}\ncharts:   {root / 'charts' / folder.name}\nreport:   {report}",
-            markup=False,
-        )
-    failed = sum(counts.values()) - counts["ok"]
-    if failed > chosen_plan.limits.failed_share * sum(counts.values()):
-        rest = ", ".join(
-            f"{count} {name}" for name, count in sorted(counts.items()) if name != "ok"
-        )
-        raise CellsFailed(
-            f"{failed} of {sum(counts.values())} cells did not end ok ({rest}), more than the"
-            f" {chosen_plan.limits.failed_share:.0%} that the plan allows:\n{failed_cells(folder)}"
-        )
+            chosen_plan, to_run, folder, progress, seed, port, screen=screen_of(knockout, isolate),
+            enough=looking.enough,
+        ).run()  # fmt: skip
+    publish(chosen_plan, folder, root, counts, console, as_json)
 
 
 @contextlib.contextmanager
@@ -143,20 +197,6 @@ def display(quiet: bool, console: Console) -> Iterator[Progress]:
         yield Lines(console)
 
 
-def publish(folder: Path, root: Path) -> tuple[Path, str]:
-    """Draw the charts and write the report of a campaign; the path of the Markdown, and the headline."""
-    from battery.analyse import findings as analysis
-    from battery.render import charts as drawing
-    from battery.render import report as reporting
-    from battery.render import tables
-
-    found = analysis.analyse(folder)
-    drawing.render_charts(found, root / "charts" / folder.name)
-    written = reporting.write_report(found, root / "reports")
-    page = next(path for path in written if path.suffix == ".md")
-    return page, tables.headline(found)
-
-
 @app.command(epilog="Examples: battery status · battery status quick-A-C")
 def status(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
     """Say how far campaigns are, running or stopped."""
@@ -164,13 +204,18 @@ def status(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> No
     for column in ("campaign", "arms", "blocks", "cells", "outcomes", "state"):
         table.add_column(column)
     complaints: list[str] = []
-    for folder in chosen(campaigns, root):
+    logged = [] if campaigns else history.lives(root / "receipts")
+    gone = [life for life in logged if life.header is None]
+    for folder in chosen(campaigns, root) if campaigns or not gone or known_campaigns(root) else ():
         try:
             row, unreadable = _state(Campaign(folder))
         except ReceiptError as broken:  # one campaign's damage must not hide the others
             row, unreadable = [folder.name, "", "", "", "", "damaged"], [str(broken)]
         table.add_row(*row)
         complaints += unreadable
+    for life in gone:
+        first, state = life.first, f"started {life.first.at}, {history.gone(life)}"
+        table.add_row(first.campaign, ",".join(first.arms), "", "", "", state)
     out().print(table)
     for complaint in complaints:
         typer.echo(f"battery: {complaint}", err=True)
@@ -184,12 +229,16 @@ def _state(kept: Campaign) -> tuple[list[str], list[str]]:
     counts = Counter(receipt.outcome for receipt in receipts)
     last = kept.journal()[-1] if kept.journal() else {"event": "created", "at": header.created}
     state = "sealed" if kept.sealed() else f"{last['event']} {last['at']}"
-    total = schedule.expected_cells(header.plan, len(header.arms))
+    ended = store.ended_by_rule(kept)
+    asked = ended or header.plan.blocks
+    total = schedule.expected_cells(header.plan, len(header.arms)) * asked // header.plan.blocks
+    if ended and ended < header.plan.blocks:
+        state += f", ended by its rule after {ended} of at most {header.plan.blocks} blocks"
     words = ", ".join(f"{count} {name}" for name, count in counts.most_common())
     arms = ",".join(arm.name for arm in header.arms)
     pooled = sum(len(block) for block in complete.values())
     rest = len(receipts) - pooled
-    blocks = f"{len(complete)}/{header.plan.blocks}"
+    blocks = f"{len(complete)}/{asked}"
     cells = f"{pooled}/{total}" + (f" (+{rest} of unfinished blocks)" if rest else "")
     return [kept.folder.name, arms, blocks, cells, words, state], unreadable
 

@@ -5,6 +5,7 @@ Both are in the plan's digest, and so in every receipt: a rule that was chosen a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 BarMetric = Literal[
     "decode", "prefill", "ttft", "peak_memory", "tokens_per_step", "seconds_per_step"
 ]
+FEWEST_BLOCKS = 6
+"""Below six blocks there is no verdict: three blocks of one sign happen in a quarter of all null batteries."""
+
 Rule = Literal["fixed", "looks", "precision"]
 Suite = Literal["humaneval", "humaneval+", "mbpp", "mbpp+"]
 
@@ -63,6 +67,40 @@ class Bar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: str = ""
 
 
+def rows_of_order(arms: int) -> int:
+    """Blocks after which the order of this many arms balances: the rows of its Williams square."""
+    return arms if arms < 2 or arms % 2 == 0 else 2 * arms
+
+
+def looks(plan: Plan, arms: int) -> tuple[int, ...]:
+    """Blocks after which the plan's rule looks whether the campaign ends there, ascending; none where it is fixed.
+
+    Under `precision` these are all that carry a verdict and balance the order of `arms` arms, and the plan's last.
+    """
+    if plan.stopping.rule != "precision":
+        return plan.stopping.looks
+    step = rows_of_order(arms)
+    balanced = range(step, plan.blocks, step)
+    return (*(block for block in balanced if block >= FEWEST_BLOCKS), plan.blocks)
+
+
+def rule(plan: Plan, arms: int) -> str:
+    """The plan's stopping rule in words: when it looks, what ends the campaign, and the level of every test."""
+    stopping, at = plan.stopping, looks(plan, arms)
+    level = f"tests at {stopping.alpha:.4g}".replace("0.", ".")
+    after = (
+        f"looks after {', '.join(map(str, at[:-1]))}{' and ' if at[1:] else ''}{at[-1]} blocks"
+        if at
+        else ""
+    )
+    if stopping.rule == "looks":
+        return f"{after}; ends at the first at which every candidate's primary endpoint is decided; {level}"
+    if stopping.rule == "precision":
+        width = f"±{100 * (stopping.half_width or 0):g} %"
+        return f"{after}; ends at the first at which every candidate's primary interval is within {width}; {level}"
+    return f"fixed: ends after {plan.blocks} blocks, without looks before; {level}"
+
+
 def stops(plan: Plan) -> list[tuple[bool, str]]:
     """What must hold of the stopping rule."""
     stopping = plan.stopping
@@ -78,7 +116,7 @@ def stops(plan: Plan) -> list[tuple[bool, str]]:
             f"stopping.looks: must ascend without repeats and end with the plan's {plan.blocks} blocks",
         ),
         (
-            not looks or looks[0] >= 6,
+            not looks or looks[0] >= FEWEST_BLOCKS,
             "stopping.looks: six blocks are the fewest that carry a verdict",
         ),
         (
@@ -86,31 +124,51 @@ def stops(plan: Plan) -> list[tuple[bool, str]]:
             "stopping.half_width: must be above 0, as a share (0.02 is ±2 %)",
         ),
         (
-            stopping.rule == "fixed" or plan.blocks >= 6,
+            stopping.rule == "fixed" or plan.blocks >= FEWEST_BLOCKS,
             "stopping.rule: a campaign of fewer than six blocks is a pilot and has nothing to stop for",
         ),
     ]
+
+
+def unknown_arm(plan: Plan, arms: Sequence[str]) -> str | None:
+    """What is wrong with the bars for these arms, the control first; None where every bar names a candidate."""
+    for number, bar in enumerate(plan.bars, start=1):
+        if not arms[1:]:
+            return f"bars[{number}]: a bar needs a candidate, and {arms[0]} is the only arm"
+        if bar.candidate and bar.candidate not in arms[1:]:
+            return f"bars[{number}].candidate: {bar.candidate} is no candidate here; those are {', '.join(arms[1:])}"
+    return None
+
+
+def possible(bar: Bar) -> bool:
+    """Whether a bar asks for something that could be or not be."""
+    return not any(complaint for holds, complaint in _bar(bar, "") if not holds)
 
 
 def bars(plan: Plan) -> list[tuple[bool, str]]:
     """What must hold of each bar."""
     found = []
     for number, bar in enumerate(plan.bars, start=1):
-        speed = [value for value in (bar.at_least, bar.at_most) if value is not None]
         at = f"bars[{number}]"
-        found += [
-            (
-                (bar.suite is None) == (bar.within is None) and bool(speed) == (bar.suite is None),
-                f"{at}: give at_least and/or at_most for a speed bar, or suite and within for a quality bar",
-            ),
-            (bar.rung in (0, *plan.ladder), f"{at}.rung: {bar.rung} is not on the ladder"),
-            (
-                all(value > -1 for value in speed),
-                f"{at}: changes are shares above −1 (0.03 is +3 %)",
-            ),
-            (
-                bar.within is None or 0 < bar.within < 1,
-                f"{at}.within: must be between 0 and 1 (0.05 is 5 points)",
-            ),
-        ]
+        found += _bar(bar, at)
+        found.append((bar.rung in (0, *plan.ladder), f"{at}.rung: {bar.rung} is not on the ladder"))
     return found
+
+
+def _bar(bar: Bar, at: str) -> list[tuple[bool, str]]:
+    """What must hold of a bar whatever its plan."""
+    speed = [value for value in (bar.at_least, bar.at_most) if value is not None]
+    return [
+        (
+            (bar.suite is None) == (bar.within is None) and bool(speed) == (bar.suite is None),
+            f"{at}: give at_least and/or at_most for a speed bar, or suite and within for a quality bar",
+        ),
+        (
+            all(value > -1 for value in speed),
+            f"{at}: changes are shares above −1 (0.03 is +3 %)",
+        ),
+        (
+            bar.within is None or 0 < bar.within < 1,
+            f"{at}.within: must be between 0 and 1 (0.05 is 5 points)",
+        ),
+    ]

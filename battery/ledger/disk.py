@@ -72,6 +72,22 @@ def replace(path: Path, data: bytes) -> None:
         temporary.replace(path)
 
 
+def append(path: Path, line: bytes) -> None:
+    """Add a line to a log so that it survives a power cut, behind whatever a crash may have left of the last one."""
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = not path.is_file()
+        torn = not new and path.stat().st_size and not path.read_bytes().endswith(b"\n")
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            write_all(handle, b"\n" + line if torn else line)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if new:
+            _sync_folder(path.parent)
+
+
 def write_all(handle: int, data: bytes) -> None:
     """Write without a buffer that would try once more on close."""
     while data:

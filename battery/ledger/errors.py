@@ -11,6 +11,7 @@
     │   └── Unreachable             6   (bench.stream.wire) it could not be reached, broke off, or was too slow
     ├── ReceiptError                7   a receipt is corrupt, or receipts may not be pooled
     ├── VerifyFailed                8   a figure or a digest does not hold
+    ├── BarsFailed                  10  a declared bar failed or is undecided
     ├── StopwatchLost               1   (bench.stream.stopwatch) the timing process ended by itself
     └── DiskError                   9   a file could not be written: disk full, read-only, no permission
 
@@ -71,9 +72,15 @@ class ReceiptError(BatteryError):
 
 
 class VerifyFailed(BatteryError):
-    """A committed figure, chart or receipt does not follow from the receipts."""
+    """A committed figure, chart or receipt does not follow from the receipts, or a page says what no report may."""
 
     exit_code = 8
+
+
+class BarsFailed(BatteryError):
+    """A bar, declared in the plan or named to `check`, failed or is undecided."""
+
+    exit_code = 10
 
 
 class DiskError(BatteryError):

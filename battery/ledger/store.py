@@ -1,9 +1,10 @@
 """Where a campaign's record lives: write once, read, seal, and refuse to pool what may not be pooled.
 
+receipts/campaigns.jsonl   every campaign that was started here
 receipts/<campaign>/
   campaign.json      plan, arms, order, coin flip: written before the first window
   prompts.json       how each prompt was sized
-  journal.jsonl      started, resumed, abandoned, interrupted, finished
+  journal.jsonl      started, resumed, abandoned, look, interrupted, finished
   0001-b1-A-r128-s1.json …   one receipt per cell, read-only
   seal.json          sha256 of every file above, chained in order
   damaged/           receipts that a power cut or a bad disk left unreadable; never pooled, not in the seal
@@ -15,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import os
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -32,6 +32,8 @@ from battery.ledger.plan import Plan
 from battery.ledger.receipt import SCHEMA, Receipt
 
 HEADER, PROMPTS, JOURNAL, SEAL = "campaign.json", "prompts.json", "journal.jsonl", "seal.json"
+CAMPAIGNS = "campaigns.jsonl"
+"""Beside the campaigns' folders: every start, whatever became of it (ledger.history)."""
 DAMAGED = "damaged"
 _REMEDY = {
     HEADER: "restore it from version control or a copy: without it nobody knows what was measured",
@@ -197,15 +199,7 @@ class Campaign:
     def note(self, event: str, **facts: object) -> None:
         """Append one line to the journal, behind whatever a crash may have left of the last one."""
         line = msgspec.json.encode({"at": utc_now(), "event": event, **scrub.deep(facts)}) + b"\n"
-        path = self.folder / JOURNAL
-        with writing(path):
-            torn = path.is_file() and path.stat().st_size and not path.read_bytes().endswith(b"\n")
-            handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                disk.write_all(handle, b"\n" + line if torn else line)
-                os.fsync(handle)
-            finally:
-                os.close(handle)
+        disk.append(self.folder / JOURNAL, line)
 
     def try_note(self, event: str, **facts: object) -> None:
         """The same where an error is on its way already: a full disk must not hide it."""
@@ -351,3 +345,11 @@ def check_pool(receipts: Iterable[Receipt], header: Header) -> None:
         digest = receipt.model.get("digest")
         if digest is not None and models.setdefault(receipt.cell.arm, digest) != digest:
             raise ReceiptError(f"{where}: arm {receipt.cell.arm} ran on two models ({digest} here)")
+
+
+def ended_by_rule(campaign: Campaign) -> int | None:
+    """Blocks after which the journal says that the plan's rule ended the campaign; None while it goes on."""
+    looks = (
+        event for event in campaign.journal() if event["event"] == "look" and event.get("ends")
+    )
+    return next((int(event["block"]) for event in looks), None)

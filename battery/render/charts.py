@@ -203,8 +203,8 @@ def ratios(findings: Findings) -> Figure:
     top, gap, low = 1.25, 1.0, 0.75 + layout.LEGEND_ROW * layout.legend_rows(findings)
     height = top + 2 * size + gap + low
     figure = Figure(figsize=(style.WIDTH, height))
-    level = words.confidence(findings)
-    how = f"bar: {level} t interval over blocks; shaded: within the margin; hollow: no verdict; ✕: no ratio"
+    bar = f"bar: {words.confidence(findings)} t interval over blocks"
+    how = f"{bar}; shaded: within the margin; hollow: no verdict; ✕: no ratio"
     layout.heading(figure, "Change against the control, per cent", how)
     for place, metric in enumerate(MAIN):
         row, column = divmod(place, 2)
@@ -250,7 +250,7 @@ def _draw_windows(axes: Axes, findings: Findings, metric: str) -> None:
     values = _window_values(findings)
     numbers = [number for number, _, _ in values] or [1]
     size = len(findings.arms)
-    for block in range(1, findings.plan.blocks + 1, 2):
+    for block in range(1, findings.asked + 1, 2):
         axes.axvspan((block - 1) * size + 0.5, block * size + 0.5, color=style.BAND, zorder=0)
     drawn = []
     for place, arm in enumerate(findings.arms):
@@ -271,7 +271,7 @@ def _draw_windows(axes: Axes, findings: Findings, metric: str) -> None:
             color=look.colour, transform=axes.get_xaxis_transform(), clip_on=False, zorder=5,
         )  # fmt: skip
         drawn += [y for _, y in good]
-    axes.set_xlim(0.5, max([*numbers, findings.plan.blocks * size]) + 0.5)
+    axes.set_xlim(0.5, max([*numbers, findings.asked * size]) + 0.5)
     axes.tick_params(length=0, pad=6)
     axes.xaxis.set_major_locator(MaxNLocator(16, integer=True, min_n_ticks=1))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
@@ -346,7 +346,7 @@ def _how_windows(findings: Findings) -> str:
 
 def _ratios_fit(findings: Findings) -> bool:
     """Whether every block has room for its own ratio: one candidate, few blocks."""
-    return len(findings.primary) == 1 and findings.plan.blocks <= 12
+    return len(findings.primary) == 1 and findings.asked <= 12
 
 
 def draw(findings: Findings) -> dict[str, tuple[Chart, bytes]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from battery.analyse.findings import Findings
+from battery.analyse.speed import MAIN
+from battery.ledger.claims import rule
 from battery.render import words
 from battery.render.tables import corrections
 from battery.render.words import table
@@ -13,6 +15,7 @@ from battery.render.words import table
 def method(findings: Findings) -> str:
     """The settings, one per row."""
     plan, sampler = findings.plan, findings.plan.sampler
+    most = f"{'at most ' if findings.stopped.planned else ''}{plan.blocks}"
     top_k = sampler.top_k or "not cut"
     per_block = "; ".join(
         f"{block}: {', '.join(map(str, seeds))}" for block, seeds in findings.seeds.items()
@@ -20,13 +23,17 @@ def method(findings: Findings) -> str:
     rows: list[tuple[str, str]] = [
         ("plan", f"{plan.name}, digest {findings.plan_digest[:16]}"),
         ("contexts", ", ".join(f"{rung:,}" for rung in plan.ladder) + f" tokens; workload {plan.workload}"),
-        ("blocks", f"{findings.blocks_complete} complete of {plan.blocks}; every block has one fresh process per arm"),
+        ("blocks", f"{findings.blocks_complete} complete of {most}; every block has one fresh process per arm"),
+        ("stopping rule", rule(plan, len(findings.arms))),
         ("order", " · ".join("-".join(block) for block in findings.order)),
         ("coin", findings.coin),
         ("seeds", f"campaign {findings.seed}; {plan.seeds} new per block, common to its arms ({per_block})"),
         ("sentinel", "one prompt in every window, for drift and determinism only" if plan.sentinel else "none"),
         ("sampler asked", f"temperature {sampler.temperature:g}, top-p {sampler.top_p:g}, top-k {top_k}"),
         ("output", f"{sampler.min_tokens} to {sampler.max_tokens} tokens"),
+        ("primary endpoint", f"{findings.measure(plan.primary.metric).title} at {plan.anchor:,} tokens of context"),
+        ("margins", _margins(findings)),
+        ("intervals", f"{words.confidence(findings)}, t over blocks"),
         ("tests", f"t over blocks; {corrections(findings)}"),
         ("run", words.counts(findings.journal)),
         ("receipts", f"{findings.receipts}, {findings.first_started or '—'} to {findings.last_ended or '—'}"),
@@ -41,6 +48,14 @@ def method(findings: Findings) -> str:
     rows.append(("battery", _pairs(findings.battery) or "not told"))
     rows.append(("baseline", _pairs(findings.baseline) or "not taken"))
     return table(["setting", "value"], rows)
+
+
+def _margins(findings: Findings) -> str:
+    """The practical margin of every metric that the ladder's tables show."""
+    margins = findings.plan.margins
+    return ", ".join(
+        f"{findings.measure(name).title} {100 * margins.of(name):g} %" for name in MAIN
+    )
 
 
 def _pairs(found: dict[str, object]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from battery.analyse import findings as kept
 from battery.analyse.findings import Findings
 from battery.ledger.store import replace
-from battery.render import course, gating, record, speculation, tables, words
+from battery.render import claims, course, gating, record, speculation, tables, words
 from battery.render.charts import CHARTS
 
 FORMULAS = ("decode", "prefill", "ttft", "peak_memory")
@@ -49,6 +49,7 @@ def _head(findings: Findings) -> str:
         notes.append(
             f"**Unfinished:** {findings.blocks_complete} of {plan.blocks} planned blocks are complete."
         )
+    notes += claims.ended(findings)
     if findings.pilot:
         notes.append(
             "**Pilot:** there are too few blocks for a verdict; intervals are shown, claims are not."
@@ -65,7 +66,7 @@ def _head(findings: Findings) -> str:
         f"Primary endpoint, declared before measuring: {findings.measure(plan.primary.metric).title} at {plan.anchor:,}"
         f" tokens of context, practical margin {100 * plan.margins.of(plan.primary.metric):g} %."
     )
-    quality = "- Quality: not run (section 4)."
+    quality = "\n".join(["- Quality: not run (section 4).", *claims.bars_met(findings)])
     return "\n\n".join(
         [f"# {findings.campaign}", *notes, f"{lines}\n{quality}", endpoint]
     )  # fmt: skip
@@ -139,7 +140,7 @@ def _interleaved(findings: Findings) -> str:
 
 
 def _drift(findings: Findings) -> str:
-    """The drift diagnostics as a list."""
+    """The drift diagnostics as a table: their numbers stand nowhere else."""
     drift, lines = findings.drift, []
     for order in drift.order:
         told = (
@@ -182,7 +183,8 @@ def _drift(findings: Findings) -> str:
         f" p {words.pvalue(test.p)} (the change of prompts between blocks is in it)"
     )
     lines.append(f"Arms against themselves, {test.pairs} neighbouring pairs: {floor}.")
-    return "\n".join(f"- {line}" for line in lines)
+    rows = [line.removesuffix(".").split(": ", 1) for line in lines]
+    return words.table(["diagnostic", "value"], rows)
 
 
 def _method(findings: Findings) -> str:
@@ -191,6 +193,8 @@ def _method(findings: Findings) -> str:
         [
             "## 2. Method",
             record.method(findings),
+            *claims.looks(findings),
+            *claims.earlier(findings),
             "### What differs between the arms",
             "Computed from the resolved arms and from what the servers told; “no” means that no arm file says so.",
             record.differences(findings),
@@ -200,9 +204,12 @@ def _method(findings: Findings) -> str:
             gating.gates(findings),
             *_during(findings),
             "### Formulas",
-            "\n".join(
-                f"- {findings.measure(name).title}: {findings.measure(name).formula}"
-                for name in FORMULAS
+            words.table(
+                ["metric", "formula"],
+                [
+                    (findings.measure(name).title, findings.measure(name).formula)
+                    for name in FORMULAS
+                ],
             ),
         ]
     )
@@ -236,7 +243,8 @@ def _quality(findings: Findings) -> str:
 
 def _validity(findings: Findings) -> str:
     """Section 5."""
-    return f"## 5. Validity findings\n\n{record.doubts(findings)}"
+    bars = f"### Bars declared in the plan\n\n{claims.bars(findings)}"
+    return f"## 5. Validity findings\n\n{record.doubts(findings)}\n\n{bars}"
 
 
 def _again(findings: Findings) -> str:

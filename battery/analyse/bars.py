@@ -1,0 +1,144 @@
+"""Bars: what must hold of a campaign's intervals, and whether it does.
+
+A bar is about an interval, not about a verdict: it is met where the interval's near end clears the bound, failed where
+the far end does not reach it either, and undecided in between. It is undecided too where the comparison carries no
+claim: a pilot, a campaign that is not finished, pairs that are missing, a doubt that voids. No bar is corrected for
+others: each was asked for by itself, and a plan with many is to be read as such.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from battery.analyse.speed import Comparison
+from battery.analyse.stopping import DECIDED
+from battery.ledger.claims import Bar
+from battery.ledger.plan import Plan
+
+Outcome = Literal["met", "failed", "undecided"]
+Side = Literal["at least", "at most", "within"]
+
+
+class BarResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One bar of one candidate; a bar with two bounds gives two."""
+
+    what: str
+    """The bar in words."""
+    candidate: str
+    metric: str
+    """A metric of speed, or a quality suite."""
+    rung: int | None
+    """None for a suite."""
+    side: Side
+    bound: float
+    """A change as a share (0.03 is +3 %), of a suite's pass rate in shares of 1."""
+    low: float | None
+    """The interval's ends, as changes in shares too."""
+    high: float | None
+    outcome: Outcome
+    why: str
+    sealed: bool
+    """Whether the bar stands in the plan that every receipt names, and the campaign is sealed."""
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """What bars are held against."""
+
+    plan: Plan
+    control: str
+    candidates: tuple[str, ...]
+    comparisons: tuple[Comparison, ...]
+    hindrance: str
+    """Why nothing can be claimed at all: what voids the campaign, or what it still waits for."""
+
+
+def results(bars: Sequence[Bar], measured: Measured, sealed: bool) -> tuple[BarResult, ...]:
+    """Every bar of every candidate that it names; `sealed` is what is known of all of them."""
+    found = []
+    for bar in bars:
+        for candidate in (bar.candidate,) if bar.candidate else measured.candidates or ("",):
+            if bar.suite is not None and bar.within is not None:
+                found.append(_quality(bar, bar.within, measured, candidate, sealed))
+            if bar.at_least is not None:
+                found.append(_speed(bar, "at least", bar.at_least, measured, candidate, sealed))
+            if bar.at_most is not None:
+                found.append(_speed(bar, "at most", bar.at_most, measured, candidate, sealed))
+    return tuple(found)
+
+
+def _quality(
+    bar: Bar, within: float, measured: Measured, candidate: str, sealed: bool
+) -> BarResult:
+    """A bar on a quality suite. There are no receipts of quality, so none is decided."""
+    told = f"{bar.suite}: {candidate or 'the candidate'} not worse than {measured.control} by more than"
+    return BarResult(
+        what=f"{told} {100 * within:g} points", candidate=candidate, metric=str(bar.suite), rung=None, side="within",
+        bound=within, low=None, high=None, outcome="undecided", why="quality was not run", sealed=sealed,
+    )  # fmt: skip
+
+
+def _speed(
+    bar: Bar, side: Side, bound: float, measured: Measured, candidate: str, sealed: bool
+) -> BarResult:
+    """A bar on one ratio's interval."""
+    rung = bar.rung or measured.plan.anchor
+    named = (
+        x
+        for x in measured.comparisons
+        if (x.candidate, x.metric, x.rung) == (candidate, bar.metric, rung)
+    )
+    one = next(named, None)
+    end = "lower" if side == "at least" else "upper"
+    low, high = None, None
+    if one and one.estimate and one.estimate.low is not None and one.estimate.high is not None:
+        low, high = round(one.estimate.low - 1, 12), round(one.estimate.high - 1, 12)
+    outcome, why = _outcome(side, bound, low, high)
+    if hindrance := _hindrance(one, bar, measured, candidate):
+        outcome, why = "undecided", hindrance
+    return BarResult(
+        what=f"{bar.metric} at {rung:,}: {candidate or 'the candidate'} over {measured.control} {side}"
+        f" {percent(bound)} (interval's {end} end)",
+        candidate=candidate, metric=bar.metric, rung=rung, side=side, bound=bound, low=low, high=high,
+        outcome=outcome, why=why, sealed=sealed,
+    )  # fmt: skip
+
+
+def _hindrance(one: Comparison | None, bar: Bar, measured: Measured, candidate: str) -> str:
+    """Why the interval carries no claim; nothing where it does."""
+    if candidate not in measured.candidates:
+        others = ", ".join(measured.candidates) or "none"
+        return f"no such candidate was measured; those that were: {others}"
+    if measured.hindrance:
+        return measured.hindrance
+    if one is None:
+        return f"{bar.metric} was not compared: not both arms tell it"
+    if one.attrition or one.verdict.word not in {*DECIDED, "undecided"}:
+        return f"{one.verdict.word}: {one.verdict.why}".removesuffix(": ")
+    return ""
+
+
+def _outcome(
+    side: Side, bound: float, low: float | None, high: float | None
+) -> tuple[Outcome, str]:
+    """What the interval says of the bound, and by which end."""
+    if low is None or high is None:
+        return "undecided", "there is no interval"
+    near, far = (low, high) if side == "at least" else (high, low)
+    names = ("lower", "upper") if side == "at least" else ("upper", "lower")
+
+    def holds(end: float) -> bool:
+        return end >= bound if side == "at least" else end <= bound
+
+    if holds(near):
+        return "met", f"the {names[0]} end is {percent(near)}"
+    if not holds(far):
+        return "failed", f"even the {names[1]} end is {percent(far)}"
+    return "undecided", f"the bound lies inside the interval, {percent(low)} to {percent(high)}"
+
+
+def percent(share: float) -> str:
+    """A change in percent, with its sign."""
+    return f"{100 * share:+.4g} %".replace("-", "−")
