@@ -75,6 +75,9 @@ check: $(READY) ## ruff, mypy, import floors
 bench-client: $(READY) ## how late the client's stamps are, beside other tools; 12 minutes on a quiet machine
 	@$(BIN)/python -m benchmarks.client_timing --out reports/client-timing.json $(BENCH)
 
+bench-stats: $(READY) ## what the verdicts are worth: null batteries, coverage, power, a known slowdown; 3 minutes
+	@$(BIN)/python -m benchmarks.statistics $(BENCH)
+
 soak: $(READY) ## 500 cells against an engine that breaks at random, stopped and killed in between; some minutes
 	@$(BIN)/python benchmarks/soak.py
 

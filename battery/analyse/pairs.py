@@ -19,6 +19,9 @@ from battery.ledger.plan import Plan
 from battery.ledger.trace import Trace, decode_over
 
 BODIES_DIFFER = "request bodies differ"
+_NEEDED = (
+    "sequence", "arm", "block", "seed", "outcome", "body_digest", "prefill_source", "memory_source", "n_tokens",
+)  # fmt: skip
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +90,7 @@ def match(
     """The pairs of `metric` at `rung`; `arms` are (control, candidate), `traces` are by receipt sequence."""
     here = frame[(frame["counted"]) & (~frame["sentinel"].astype(bool)) & (frame["rung"] == rung)]
     sides = [
-        {(int(row["block"]), int(row["seed"])): row for row in _records(here, arm)} for arm in arms
+        {(row["block"], row["seed"]): row for row in _records(here, arm, metric)} for arm in arms
     ]
     keys = sorted({*sides[0], *sides[1]})
     kept: list[Pair] = []
@@ -107,12 +110,12 @@ def match(
     )
 
 
-def _records(frame: pd.DataFrame, arm: str) -> list[dict[str, Any]]:
-    """The rows of one arm as plain dictionaries."""
-    return [
-        {str(key): value for key, value in row.items()}
-        for row in frame[frame["arm"] == arm].to_dict("records")
-    ]
+def _records(frame: pd.DataFrame, arm: str, metric: str) -> list[dict[str, Any]]:
+    """The rows of one arm as plain dictionaries of what a pair needs."""
+    own = frame[frame["arm"] == arm]
+    names = (*_NEEDED, metric)
+    columns = [own[name].tolist() for name in names]
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def _pair(

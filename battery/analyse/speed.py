@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -101,8 +102,14 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
 
 def levels(frame: pd.DataFrame, header: Header) -> tuple[Level, ...]:
     """Every arm × metric × rung, also those without a value; metrics that no receipt has are left out."""
+    measured = frame[~frame["sentinel"].astype(bool)]
+    cells = {
+        (arm.name, rung): measured[(measured["arm"] == arm.name) & (measured["rung"] == rung)]
+        for arm in header.arms
+        for rung in header.plan.ladder
+    }
     return tuple(
-        _level(frame, arm.name, metric, rung, header.plan.stopping.alpha)
+        _level(cells[arm.name, rung], arm.name, metric, rung, header.plan.stopping.alpha)
         for metric in MEASURES
         if metric in MAIN or frame[metric].notna().any()
         for rung in header.plan.ladder
@@ -110,18 +117,20 @@ def levels(frame: pd.DataFrame, header: Header) -> tuple[Level, ...]:
     )
 
 
-def _level(frame: pd.DataFrame, arm: str, metric: str, rung: int, alpha: float) -> Level:
-    """One arm's value at one rung, over pooled rows."""
-    seen = frame[
-        (frame["arm"] == arm) & (frame["rung"] == rung) & (~frame["sentinel"].astype(bool))
-    ]
+def _level(seen: pd.DataFrame, arm: str, metric: str, rung: int, alpha: float) -> Level:
+    """One arm's value at one rung, over the pooled ones of the rows `seen` there."""
     here = seen[seen["pooled"].astype(bool) & seen[metric].notna()]
     here = here[here[metric] > 0]
-    windows: list[tuple[int, float]] = []
-    for number, group in here.groupby("window", sort=True):
-        found = group[metric].to_numpy(dtype=float)
-        own = found.max() if metric == "peak_memory" else math.exp(float(np.log(found).mean()))
-        windows.append((int(str(number)), float(own)))
+    values = [float(value) for value in here[metric]]
+    by_window: dict[int, list[float]] = {}
+    for number, value in sorted(
+        zip(here["window"].tolist(), values, strict=True), key=itemgetter(0)
+    ):
+        by_window.setdefault(int(number), []).append(value)
+    windows = [
+        (number, max(own) if metric == "peak_memory" else math.exp(float(np.log(own).mean())))
+        for number, own in by_window.items()
+    ]
     mean = stats.geometric([math.log(value) for _, value in windows], alpha)
     column = {"prefill": "prefill_source", "peak_memory": "memory_source"}.get(metric)
     return Level(
@@ -129,8 +138,8 @@ def _level(frame: pd.DataFrame, arm: str, metric: str, rung: int, alpha: float) 
         value=mean.value if mean else None,
         low=mean.low if mean else None,
         high=mean.high if mean else None,
-        smallest=float(here[metric].min()) if mean else None,
-        largest=float(here[metric].max()) if mean else None,
+        smallest=min(values, default=None),
+        largest=max(values, default=None),
         n=len(here),
         windows=tuple(windows),
         source=" and ".join(sorted({str(s) for s in here[column]})) if column and mean else "",

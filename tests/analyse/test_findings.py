@@ -302,9 +302,9 @@ def test_drift_is_told_and_cancels(tmp_path: Path) -> None:
 
 def test_arms_that_differ_from_themselves_void_the_verdict(tmp_path: Path) -> None:
     def change(receipt: Receipt) -> Receipt:
-        """Neighbours of one arm are windows 2 and 3, 4 and 5, …; the machine jumps up and down between them."""
-        number = receipt.cell.window.number
-        rate = (40 + 0.1 * number) * (1.2 if number % 4 in (3, 0) else 1)
+        """Neighbours of one arm are windows 2 and 3, 4 and 5, …; the machine goes up, down, down, up between them."""
+        number, block = receipt.cell.window.number, receipt.cell.block
+        rate = (40 + 0.1 * number) * 1.2 ** (0, 1, 0, -1)[(block - 1) % 4]
         return msgspec.structs.replace(receipt, trace=trace(rate, prompt=receipt.cell.rung))
 
     found = analyse(build(tmp_path, World(change=change)))
