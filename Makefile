@@ -13,7 +13,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
-.PHONY: help setup battery run plan status charts report verify bars arms doctor probe import test check bench-client soak lock clean
+.PHONY: help setup battery run plan status charts report verify bars arms doctor probe import combine test check bench-client \
+  bench-stats soak lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -40,8 +41,8 @@ battery run: $(READY) ## measure ARMS by PLAN; goes on where it stopped   (ARMS=
 	@$(BIN)/switchboard fetch smollm2-135m
 	@$(BIN)/battery run $(CHOICE) --plan $(PLAN) $(if $(CAMPAIGN),--campaign $(CAMPAIGN))
 
-plan: $(READY) ## the order in which ARMS would run; starts nothing
-	@$(BIN)/battery plan $(CHOICE) --plan $(PLAN)
+plan: $(READY) ## the order in which ARMS would run; starts nothing   (BUDGET=2h: what could be detected in it)
+	@$(BIN)/battery plan $(CHOICE) --plan $(PLAN) $(if $(BUDGET),--power --budget $(BUDGET))
 
 status charts report verify: $(READY) ## of CAMPAIGN, or of all
 	@$(BIN)/battery $@ $(CAMPAIGN)
@@ -57,6 +58,9 @@ probe: $(READY) ## one request to any OpenAI-compatible server   (URL=http://127
 
 import: $(READY) ## values that others published, by our rules   (FILE=published.csv)
 	@$(BIN)/battery import $(FILE)
+
+combine: $(READY) ## campaigns of the same arms as one ratio   (CAMPAIGN="monday tuesday")
+	@$(BIN)/battery combine $(CAMPAIGN)
 
 test: $(READY) ## every test; fetches the small model once
 	@$(BIN)/switchboard fetch smollm2-135m

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from rich.console import Console
 
 from battery.bench.backends import load_backend
+from battery.bench.preflight import SAME_MACHINE
 from battery.ledger import derive, store, strict
 from battery.ledger.arm import Arm, known_arms, load_arm
 from battery.ledger.claims import unknown_arm
 from battery.ledger.errors import ArmError, InputError, ReceiptError
 from battery.ledger.plan import Plan, load_plan
-from battery.ledger.store import Campaign, Screen
+from battery.ledger.store import Campaign, Header, Screen, complete_blocks
 
 
 def load_arms(text: str, root: Path) -> list[Arm]:
@@ -53,17 +56,17 @@ def chosen_arms(
     return made, f"{'knockout' if knockout else 'isolate'}-{arm.name}"
 
 
+def screen_of(knockout: str | None, isolate: str | None) -> Screen:
+    """What a campaign of these words is: a screen of many switches at once, or a comparison of arms."""
+    return "isolate" if isolate is not None else "knockout" if knockout is not None else ""
+
+
 def plan_for(name: str, arms: Sequence[Arm], root: Path) -> Plan:
     """The plan of this name; ArmError if one of its bars is about an arm that is no candidate here."""
     plan = load_plan(name, root / "plans")
     if wrong := unknown_arm(plan, [arm.name for arm in arms]):
         raise ArmError(f"plan {plan.name}: {wrong}")
     return plan
-
-
-def screen_of(knockout: str | None, isolate: str | None) -> Screen:
-    """What a campaign of these words is: a screen of many switches at once, or a comparison of arms."""
-    return "isolate" if isolate is not None else "knockout" if knockout is not None else ""
 
 
 def folder_of(campaign: str, root: Path) -> Path:
@@ -140,3 +143,76 @@ def expected_time(plan: Plan, total: int, root: Path) -> str:
         return "expected time: not known before its first campaign; the display tells it from the first cell on"
     most = "at most" if plan.stopping.rule != "fixed" else "about"
     return f"expected time: {most} {last[1] * total / 60:.0f} min, as it took here on {last[0]}"
+
+
+_PARTS = re.compile(
+    r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s)?"
+)
+
+
+def seconds_of(text: str) -> float:
+    """The seconds in `2h`, `90m`, `1h30m`, `5400s` or `5400`; InputError for anything else."""
+    told = text.strip().lower().replace(" ", "")
+    parts = _PARTS.fullmatch(f"{told}s" if re.fullmatch(r"\d+(\.\d+)?", told) else told)
+    if not parts or not told:
+        raise InputError(f"--budget {text}: give hours, minutes and seconds, as in 2h, 90m, 1h30m")
+    h, m, s = (float(parts[unit] or 0) for unit in "hms")
+    seconds = h * 3600 + m * 60 + s
+    if not 0 < seconds < 1e9:
+        raise InputError(f"--budget {text[:40]}: must be more than nothing, and less than 30 years")
+    return seconds
+
+
+class Basis(NamedTuple):
+    """A campaign to plan from, why it was chosen, and what speaks against it."""
+
+    folder: Path
+    how: str
+    warnings: tuple[str, ...]
+
+
+def basis_for(
+    named: str | None, arms: Sequence[Arm], machine: Mapping[str, Any], root: Path
+) -> Basis:
+    """The campaign to plan from: the one named, else the newest of these arms on this machine, else of their names.
+
+    Only campaigns with two complete blocks are looked for. InputError where there is none.
+    """
+    if named is not None:
+        folder = folder_of(named, root)
+        return Basis(folder, "named", _unlike(Campaign(folder).header(), arms, machine))
+    found: list[tuple[bool, str, Path, tuple[str, ...]]] = []
+    for name in known_campaigns(root):
+        folder = root / "receipts" / name
+        try:
+            header = Campaign(folder).header()
+        except ReceiptError:
+            continue  # another campaign's damage is told where that campaign is asked for
+        if all(arm.name in header.arm_digests for arm in arms):
+            unlike = _unlike(header, arms, machine)
+            found.append((not unlike, header.created, folder, unlike))
+    for same, _, folder, unlike in sorted(found, key=lambda one: one[:2], reverse=True):
+        kept = Campaign(folder)
+        if len(complete_blocks(kept.readable()[0], kept.header())) >= 2:
+            how = "the newest of these arms on this machine"
+            return Basis(folder, how if same else "the newest of arms with these names", unlike)
+    raise InputError(
+        f"{root / 'receipts'}: no campaign of these arms here with two complete blocks; run a pilot with them:"
+        " battery run --plan quick, or a copy of the plan with blocks = 4; or name a campaign with --from"
+    )
+
+
+def _unlike(header: Header, arms: Sequence[Arm], machine: Mapping[str, Any]) -> tuple[str, ...]:
+    """What of arms and machine is not as it was in a campaign."""
+    changed = [
+        arm.name
+        for arm in arms
+        if header.arm_digests.get(arm.name, arm.digest) != arm.digest
+    ]  # fmt: skip
+    found = [f"arm {name} is not the arm of that name there" for name in changed]
+    there = {key: header.machine.get(key) for key in SAME_MACHINE}
+    here = {key: machine.get(key) for key in SAME_MACHINE}
+    if other := [key for key in SAME_MACHINE if there[key] != here[key]]:
+        told = ", ".join(f"{key} {there[key]} there, {here[key]} here" for key in other)
+        found.append(f"it ran on another machine ({told}): spread and time may differ here")
+    return tuple(found)

@@ -238,7 +238,21 @@ def test_a_corrupt_receipt_is_named_and_not_pooled(root: Path) -> None:
 
 @pytest.mark.parametrize(
     "verb",
-    ["plan", "run", "status", "charts", "report", "verify", "check", "arms", "doctor", "probe"],
+    [
+        "plan",
+        "run",
+        "status",
+        "charts",
+        "report",
+        "lint",
+        "verify",
+        "check",
+        "import",
+        "combine",
+        "arms",
+        "doctor",
+        "probe",
+    ],
 )
 def test_every_verb_has_help_with_an_example(call: Callable[..., Said], verb: str) -> None:
     done = call(verb, "--help")

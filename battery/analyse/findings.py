@@ -265,7 +265,7 @@ def _everything(
         last_ended=max((receipt.ended for receipt in receipts), default=None),
         arms=facts.arms(receipts, header),
         differences=differs,
-        outcomes=facts.outcomes(latest, ended), fits=fits(latest, header),
+        outcomes=facts.outcomes(latest, ended), fits=fits(latest, ended),
         levels=levels, comparisons=comparisons,
         ladders=tuple(
             msgspec.structs.replace(one, standing=_standing(one, doubted, ended, complete))
@@ -290,8 +290,8 @@ def _fixed(header: Header) -> dict[str, Any]:
         **{
             name: getattr(header, name)
             for name in (
-                "campaign", "plan", "plan_digest", "control", "order", "coin", "screen", "seed", "created", "machine",
-                "battery", "baseline", "earlier",
+                "campaign", "plan", "plan_digest", "control", "order", "coin", "seed", "created", "machine", "battery",
+                "baseline", "earlier", "screen",
             )
         },
     }  # fmt: skip

@@ -15,10 +15,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from battery.bench import schedule
+from battery.bench import schedule, sensors
 from battery.bench.progress import Progress
 from battery.bench.run import Conductor
 from battery.choices import (
+    basis_for,
     campaign_folder,
     chosen,
     chosen_arms,
@@ -26,9 +27,9 @@ from battery.choices import (
     known_campaigns,
     plan_for,
     screen_of,
+    seconds_of,
 )
 from battery.cli import looking
-from battery.cli.checking import line
 from battery.cli.options import (
     ArmsOption,
     CampaignsArgument,
@@ -39,29 +40,83 @@ from battery.cli.options import (
     app,
     out,
 )
+from battery.cli.publishing import publish
 from battery.ledger import history, store
-from battery.ledger.arm import difference, known_arms, load_arm
+from battery.ledger.arm import Arm, difference, known_arms, load_arm
 from battery.ledger.claims import rule
-from battery.ledger.errors import CellsFailed, ReceiptError
+from battery.ledger.errors import InputError, ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.store import Campaign
-from battery.terminal import Grid, Lines, failed_cells
+from battery.terminal import Grid, Lines
 
 if TYPE_CHECKING:
-    from battery.analyse.bars import BarResult
+    pass
 
 
-@app.command(epilog="Examples: battery plan --arms A,C --plan quick · battery plan --knockout C")
+@app.command(
+    epilog="Examples: battery plan --arms A,C --plan quick · battery plan --knockout C ·"
+    " battery plan --power --arms A,C --plan pr --budget 2h ·"
+    " battery plan --power --arms A,B,C --plan reference --from reference-cpu --json"
+)
 def plan(
     arms: ArmsOption = None,
     knockout: KnockoutOption = None,
     isolate: IsolateOption = None,
     plan: PlanOption = "quick",
+    power: Annotated[
+        bool, typer.Option("--power", help="Blocks for the margin, their time, what they detect")
+    ] = False,
+    source: Annotated[
+        str | None,
+        typer.Option("--from", help="With --power: campaign to plan from; default: the newest"),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="With --power: time there is, as 2h, 90m or 1h30m")
+    ] = None,
+    margin: Annotated[
+        float | None,
+        typer.Option(help="With --power: share to detect, as 0.03; default: the plan's"),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With --power: one JSON object")] = False,
     root: RootOption = Path(),
 ) -> None:
-    """Show the order in which a campaign would run. Touches nothing, starts nothing."""
+    """Show the order in which a campaign would run, or with --power what it could tell. Starts nothing."""
     to_run, _ = chosen_arms(arms, knockout, isolate, root)
-    chosen_plan, console = plan_for(plan, to_run, root), out()
+    chosen_plan = plan_for(plan, to_run, root)
+    if power:
+        _power(to_run, chosen_plan, source, budget, margin, as_json, root)
+    elif source or budget or margin is not None or as_json:
+        raise InputError("--from, --budget, --margin and --json belong to plan --power")
+    else:
+        _order(to_run, chosen_plan, root)
+
+
+def _power(
+    to_run: list[Arm], chosen_plan: Plan, source: str | None, budget: str | None,
+    margin: float | None, as_json: bool, root: Path,
+) -> None:  # fmt: skip
+    """Print what the plan could tell, by an earlier campaign."""
+    from battery.analyse import planning
+    from battery.render import planning as telling
+
+    if margin is not None and not 0 < margin < 1:
+        raise InputError(f"--margin {margin:g}: give a share between 0 and 1 (0.03 is 3 %)")
+    seconds = seconds_of(budget) if budget is not None else None
+    basis = basis_for(source, to_run, sensors.fingerprint(), root)
+    names = [arm.name for arm in to_run]
+    found = planning.plan_from(
+        basis.folder, chosen_plan, names, basis.how, basis.warnings, margin, seconds
+    )
+    if as_json:
+        sys.stdout.write(json.dumps(msgspec.to_builtins(found)) + "\n")
+        return
+    for told in telling.lines(found):
+        out().print(told, markup=False)
+
+
+def _order(to_run: list[Arm], chosen_plan: Plan, root: Path) -> None:
+    """Print the order in which a campaign would run."""
+    console = out()
     rungs = ", ".join(f"{rung:,}" for rung in chosen_plan.ladder)
     total = schedule.expected_cells(chosen_plan, len(to_run))
     console.print(f"plan {chosen_plan.name}: {chosen_plan.why}", markup=False)
@@ -124,44 +179,10 @@ def run(
     folder = campaign_folder(campaign, chosen_plan, to_run, words, root, console)
     with display(as_json, console) as progress:
         counts = Conductor(
-            chosen_plan, to_run, folder, progress, seed, port,
-            screen=screen_of(knockout, isolate), enough=looking.enough,
+            chosen_plan, to_run, folder, progress, seed, port, screen=screen_of(knockout, isolate),
+            enough=looking.enough,
         ).run()  # fmt: skip
-    _tell(folder, root, counts, console, as_json)
-    _judge_failures(chosen_plan, counts, folder)
-
-
-def _tell(folder: Path, root: Path, counts: Counter[str], console: Console, as_json: bool) -> None:
-    """Charts and report, and what came of the campaign: as lines, or as one JSON line."""
-    report, headline, bars = publish(folder, root)
-    if as_json:
-        facts = {
-            "campaign": folder.name, "cells": sum(counts.values()), "outcomes": dict(counts),
-            "bars": {one.what: one.outcome for one in bars}, "report": str(report),
-        }  # fmt: skip
-        sys.stdout.write(json.dumps(facts) + "\n")
-    else:
-        lines = [
-            headline,
-            *(f"bar {line(one, declared=True)}" for one in bars),
-            f"receipts: {folder}",
-            f"charts:   {root / 'charts' / folder.name}",
-            f"report:   {report}",
-        ]
-        console.print("\n".join(lines), markup=False)
-
-
-def _judge_failures(plan: Plan, counts: Counter[str], folder: Path) -> None:
-    """CellsFailed with the cells' names when more of them failed than the plan allows."""
-    failed = sum(counts.values()) - counts["ok"]
-    if failed > plan.limits.failed_share * sum(counts.values()):
-        rest = ", ".join(
-            f"{count} {name}" for name, count in sorted(counts.items()) if name != "ok"
-        )
-        raise CellsFailed(
-            f"{failed} of {sum(counts.values())} cells did not end ok ({rest}), more than the"
-            f" {plan.limits.failed_share:.0%} that the plan allows:\n{failed_cells(folder)}"
-        )
+    publish(chosen_plan, folder, root, counts, console, as_json)
 
 
 @contextlib.contextmanager
@@ -174,20 +195,6 @@ def display(quiet: bool, console: Console) -> Iterator[Progress]:
             yield grid
     else:
         yield Lines(console)
-
-
-def publish(folder: Path, root: Path) -> tuple[Path, str, tuple[BarResult, ...]]:
-    """Draw the charts and write the report of a campaign; the path of the Markdown, the headline, and the bars."""
-    from battery.analyse import findings as analysis
-    from battery.render import charts as drawing
-    from battery.render import report as reporting
-    from battery.render import tables
-
-    found = analysis.analyse(folder)
-    drawing.render_charts(found, root / "charts" / folder.name)
-    written = reporting.write_report(found, root / "reports")
-    page = next(path for path in written if path.suffix == ".md")
-    return page, tables.headline(found), found.bars
 
 
 @app.command(epilog="Examples: battery status · battery status quick-A-C")

@@ -72,7 +72,7 @@ class ReceiptError(BatteryError):
 
 
 class VerifyFailed(BatteryError):
-    """A committed figure, chart or receipt does not follow from the receipts."""
+    """A committed figure, chart or receipt does not follow from the receipts, or a page says what no report may."""
 
     exit_code = 8
 

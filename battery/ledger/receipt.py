@@ -245,5 +245,5 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     model: dict[str, Any] = {}
     """As the engine told it: name, digest, format, context."""
     started: str
-    """UTC, for people; no arithmetic uses it."""
+    """UTC, for people and for planning; nothing that is judged rests on it."""
     ended: str

@@ -203,8 +203,8 @@ def ratios(findings: Findings) -> Figure:
     top, gap, low = 1.25, 1.0, 0.75 + layout.LEGEND_ROW * layout.legend_rows(findings)
     height = top + 2 * size + gap + low
     figure = Figure(figsize=(style.WIDTH, height))
-    level = words.confidence(findings)
-    how = f"bar: {level} t interval over blocks; shaded: within the margin; hollow: no verdict; ✕: no ratio"
+    bar = f"bar: {words.confidence(findings)} t interval over blocks"
+    how = f"{bar}; shaded: within the margin; hollow: no verdict; ✕: no ratio"
     layout.heading(figure, "Change against the control, per cent", how)
     for place, metric in enumerate(MAIN):
         row, column = divmod(place, 2)

@@ -42,7 +42,7 @@ def looks(findings: Findings) -> list[str]:
     ratio = f"primary endpoint [{words.confidence(findings)}]"
     head = ["blocks", "arm", ratio, "half width", "verdict", wanted, "campaign"]
     how = "Each look saw the blocks before it and nothing else."
-    return ["### Looks", how, table(head, rows) if rows else "None yet."]
+    return ["### Looks", how, table(head, rows) if rows else "There were none yet."]
 
 
 def earlier(findings: Findings) -> list[str]:
@@ -67,7 +67,7 @@ def earlier(findings: Findings) -> list[str]:
 def bars(findings: Findings) -> str:
     """The plan's bars with what became of each; a sentence where it declares none."""
     if not findings.bars:
-        return "The plan declares none."
+        return "There are none: the plan declares no bars."
     rows = [
         (one.what, one.candidate or "—", f"**{one.outcome}**", one.why, "yes" if one.sealed else "**no**")
         for one in findings.bars

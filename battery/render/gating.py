@@ -22,21 +22,23 @@ _MEANS: dict[str, tuple[str, float, int]] = {
 
 
 def gates(findings: Findings) -> str:
-    """What was gated and what could not be, then the waits."""
+    """What was gated and what could not be, then the waits and readings."""
     gate = findings.gates
     rows = [
         (f"`{limit}`", "not limited" if value is None else value, _applied(gate, limit))
         for limit, value in gate.limits.items()
     ]
-    told = "; ".join(
-        f"{name} {words.figure(low, 3)} to {words.figure(high, 3)}"
-        for name, (low, high) in gate.ranges.items()
-    )
-    waits = (
-        f"{gate.cells} cells: {gate.refused} refused, {gate.waited} waited for longer than a second (longest"
-        f" {words.seconds(gate.longest_s)}, {words.seconds(gate.waited_s)} in all). Readings: {told or 'none'}."
-    )
-    return f"{table(['limit', 'value', 'applied'], rows)}\n\n{waits}"
+    waits: list[tuple[str, object]] = [
+        ("cells", gate.cells), ("refused", gate.refused), ("waited for longer than a second", gate.waited),
+        ("longest wait", words.seconds(gate.longest_s)), ("all waits", words.seconds(gate.waited_s)),
+        *((name, f"{words.figure(low, 3)} to {words.figure(high, 3)}") for name, (low, high) in gate.ranges.items()),
+    ]  # fmt: skip
+    parts = [
+        table(["limit", "value", "applied"], rows),
+        "Its waits, and the range of each reading when it opened:",
+        table(["gate", "value"], waits),
+    ]
+    return "\n\n".join(parts)
 
 
 def _applied(gate: GateFacts, limit: str) -> str:

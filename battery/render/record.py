@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from battery.analyse.findings import Findings
+from battery.analyse.speed import MAIN
 from battery.ledger.claims import rule
 from battery.render import words
 from battery.render.tables import corrections
@@ -30,6 +31,9 @@ def method(findings: Findings) -> str:
         ("sentinel", "one prompt in every window, for drift and determinism only" if plan.sentinel else "none"),
         ("sampler asked", f"temperature {sampler.temperature:g}, top-p {sampler.top_p:g}, top-k {top_k}"),
         ("output", f"{sampler.min_tokens} to {sampler.max_tokens} tokens"),
+        ("primary endpoint", f"{findings.measure(plan.primary.metric).title} at {plan.anchor:,} tokens of context"),
+        ("margins", _margins(findings)),
+        ("intervals", f"{words.confidence(findings)}, t over blocks"),
         ("tests", f"t over blocks; {corrections(findings)}"),
         ("run", words.counts(findings.journal)),
         ("receipts", f"{findings.receipts}, {findings.first_started or '—'} to {findings.last_ended or '—'}"),
@@ -44,6 +48,14 @@ def method(findings: Findings) -> str:
     rows.append(("battery", _pairs(findings.battery) or "not told"))
     rows.append(("baseline", _pairs(findings.baseline) or "not taken"))
     return table(["setting", "value"], rows)
+
+
+def _margins(findings: Findings) -> str:
+    """The practical margin of every metric that the ladder's tables show."""
+    margins = findings.plan.margins
+    return ", ".join(
+        f"{findings.measure(name).title} {100 * margins.of(name):g} %" for name in MAIN
+    )
 
 
 def _pairs(found: dict[str, object]) -> str:

@@ -140,7 +140,7 @@ def _interleaved(findings: Findings) -> str:
 
 
 def _drift(findings: Findings) -> str:
-    """The drift diagnostics as a list."""
+    """The drift diagnostics as a table: their numbers stand nowhere else."""
     drift, lines = findings.drift, []
     for order in drift.order:
         told = (
@@ -183,7 +183,8 @@ def _drift(findings: Findings) -> str:
         f" p {words.pvalue(test.p)} (the change of prompts between blocks is in it)"
     )
     lines.append(f"Arms against themselves, {test.pairs} neighbouring pairs: {floor}.")
-    return "\n".join(f"- {line}" for line in lines)
+    rows = [line.removesuffix(".").split(": ", 1) for line in lines]
+    return words.table(["diagnostic", "value"], rows)
 
 
 def _method(findings: Findings) -> str:
@@ -203,9 +204,12 @@ def _method(findings: Findings) -> str:
             gating.gates(findings),
             *_during(findings),
             "### Formulas",
-            "\n".join(
-                f"- {findings.measure(name).title}: {findings.measure(name).formula}"
-                for name in FORMULAS
+            words.table(
+                ["metric", "formula"],
+                [
+                    (findings.measure(name).title, findings.measure(name).formula)
+                    for name in FORMULAS
+                ],
             ),
         ]
     )

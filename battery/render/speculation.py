@@ -39,7 +39,13 @@ def factors(findings: Findings) -> str:
     for arm in findings.arms if known else ():
         for rung in findings.plan.ladder:
             found = [findings.level(arm.arm.name, metric, rung) for metric in (*known, "decode")]
-            rows.append([arm.arm.name, f"{rung:,}", *(words.level(one) for one in found)])
+            rows.append(
+                [
+                    arm.arm.name,
+                    f"{rung:,}",
+                    *(words.level(one, words.requests(findings)) for one in found),
+                ]
+            )
     if not rows:
         return ""
     titles = [

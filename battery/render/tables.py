@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from battery.analyse.findings import Findings
 from battery.analyse.speed import Comparison
-from battery.analyse.stats import FEWEST_BLOCKS
+from battery.analyse.stats import FEWEST_BLOCKS, MOST_BLOCKS
 from battery.render import words
 from battery.render.words import table
 
@@ -99,7 +99,8 @@ def _level_or_outcome(findings: Findings, arm: str, metric: str, rung: int) -> s
     failed = ", ".join(f"{word} {count} of {total}" for word, count in told.ended.items())
     if own is None or own.value is None:
         return failed or words.level(own)
-    return f"{words.level(own)}; {failed}" if failed else words.level(own)
+    value = words.level(own, words.requests(findings))
+    return f"{value}; {failed}" if failed else value
 
 
 def whys(findings: Findings, metrics: Sequence[str]) -> str:
@@ -141,7 +142,7 @@ def statistics(findings: Findings) -> str:
                 words.pvalue(one.tost_p_corrected), one.correction or "none",
                 words.pvalue(estimate.sign_flip_p if estimate else None),
                 words.percent(one.detectable) if one.detectable is not None else "—",
-                one.blocks_needed or "—",
+                one.blocks_needed or (f"> {MOST_BLOCKS}" if one.detectable else "—"),
             )
         )  # fmt: skip
     head = [

@@ -18,6 +18,7 @@ from battery.analyse.findings import Findings, analyse
 from battery.ledger.errors import ReceiptError
 from battery.ledger.store import SEAL, Campaign, check_pool, complete_blocks, pretty
 from battery.render.charts import MANIFEST, draw, manifest
+from battery.render.lint.check import lint
 from battery.render.report import markdown
 
 MOST = 10
@@ -59,10 +60,11 @@ def verify(root: Path, campaign: str) -> list[Problem]:
                 remedy="restore it from version control",
             )
         ]
+    page = root / "reports" / f"{campaign}.md"
     return [
         *found,
         *_figures(findings, root / "reports" / f"{campaign}.json"),
-        *_page(findings, root / "reports" / f"{campaign}.md"),
+        *(_page(findings, page) or _linted(findings, page)),
         *_charts(findings, root / "charts" / campaign),
     ]
 
@@ -216,6 +218,16 @@ def _page(findings: Findings, path: Path) -> list[Problem]:
         if left != right
     ]
     return _limited(found, place) or [_other_bytes(place, data, wanted, remedy)]
+
+
+def _linted(findings: Findings, path: Path) -> list[Problem]:
+    """What the committed page says and no report may, whatever the receipts give."""
+    place = f"reports/{path.name}"
+    found = [
+        Problem(place=f"{place}:{one.line}", what=f"{one.rule}: {one.what}", remedy=one.remedy)
+        for one in lint(path.read_text(encoding="utf-8"), findings)
+    ]
+    return _limited(found, place)
 
 
 def _lines(left: str, right: str) -> str:

@@ -81,12 +81,17 @@ def verdict(one: Comparison) -> str:
     return f"{told} (exploratory: {one.correction or 'one comparison'})"
 
 
-def level(one: Level | None) -> str:
-    """An arm's own value: geometric mean, range of single requests, and their number."""
+def level(one: Level | None, of: int | None = None) -> str:
+    """An arm's own value: geometric mean, range of single requests, and their number `of` all, where some have none."""
     if one is None or one.value is None:
         return one.why if one and one.why else "—"
     low, high = amount(one.smallest, one.metric), amount(one.largest, one.metric)
-    return f"{amount(one.value, one.metric)} ({low}–{high}) n={one.n}"
+    return f"{amount(one.value, one.metric)} ({low}–{high}) n={one.n}{f' of {of}' if of and one.n < of else ''}"
+
+
+def requests(findings: Findings) -> int:
+    """How many timed requests every arm has at a rung, however they ended."""
+    return findings.blocks_complete * findings.plan.seeds
 
 
 def titled(text: str) -> str:

@@ -1,0 +1,213 @@
+"""Campaigns of the same arms on several machines or in several sessions: one ratio per candidate, metric and rung.
+
+Every campaign is analysed by itself first; what it may not say alone it may not add either, and is left out with its
+reason.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from battery.analyse import likeness, pooling, speed, stats
+from battery.analyse.findings import Findings
+from battery.analyse.pooling import Pooled
+from battery.analyse.speed import Comparison
+from battery.analyse.stats import Estimate, Verdict
+
+
+class Study(msgspec.Struct, frozen=True, kw_only=True):
+    """One campaign's part in a comparison."""
+
+    campaign: str
+    ratio: float
+    low: float
+    high: float
+    blocks: int
+    se: float
+    """Of its mean log ratio: sd/√K."""
+
+
+class Combined(msgspec.Struct, frozen=True, kw_only=True):
+    """One candidate against the control over campaigns, one metric, one rung."""
+
+    candidate: str
+    metric: str
+    rung: int
+    primary: bool
+    """Whether every campaign that adds to it declared it as its endpoint."""
+    margin: float
+    studies: tuple[Study, ...]
+    left_out: tuple[tuple[str, str], ...]
+    """Campaign and why it adds nothing."""
+    pooled: Pooled | None
+    p_corrected: float | None = None
+    tost_p: float | None = None
+    tost_p_corrected: float | None = None
+    verdict: Verdict = Verdict(word="undecided")
+
+
+class Campaigned(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the campaigns that were named."""
+
+    campaign: str
+    created: str
+    plan: str
+    machine: str
+    seal: str | None
+
+
+class Combination(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that `combine` tells."""
+
+    control: str
+    candidates: tuple[str, ...]
+    alpha: float
+    campaigns: tuple[Campaigned, ...]
+    left_out: tuple[tuple[str, str], ...]
+    """Campaigns that add nothing at all, and why."""
+    warnings: tuple[str, ...]
+    comparisons: tuple[Combined, ...]
+
+    @property
+    def primary(self) -> tuple[Combined, ...]:
+        """The declared endpoint, once per candidate."""
+        return tuple(one for one in self.comparisons if one.primary)
+
+
+def combine(named: Mapping[str, Findings]) -> Combination:
+    """The campaigns by their names, combined; the control and the candidates are those of the first.
+
+    Holm corrects as in one campaign: over the rungs of a candidate's metric, the primary endpoint over the candidates.
+    """
+    first = next(iter(named.values()))
+    left = [(name, why) for name, one in named.items() if (why := _unfit(one, first.control))]
+    usable = {name: one for name, one in named.items() if name not in dict(left)}
+    alpha = min(one.plan.stopping.alpha for one in named.values())
+    made = [
+        _combined(usable, candidate, metric, rung, alpha)
+        for candidate in first.candidates
+        for metric in speed.COMPARED
+        for rung in sorted({rung for one in usable.values() for rung in one.plan.ladder})
+        if sum(one.comparison(candidate, metric, rung) is not None for one in usable.values()) > 1
+    ]
+    return Combination(
+        control=first.control, candidates=first.candidates, alpha=alpha,
+        campaigns=tuple(
+            Campaigned(
+                campaign=name, created=one.created, plan=one.plan.name, machine=_machine(one), seal=one.seal
+            )
+            for name, one in named.items()
+        ),
+        left_out=tuple(left),
+        warnings=(*likeness.independence(usable), *likeness.differences(usable)),
+        comparisons=_judged(made, alpha),
+    )  # fmt: skip
+
+
+def _unfit(one: Findings, control: str) -> str:
+    """Why a campaign adds nothing at all."""
+    if one.control != control:
+        return f"its control is {one.control}, not {control}"
+    if one.pilot:
+        return f"a pilot of {one.plan.blocks} blocks"
+    if one.status != "complete":
+        return f"not finished: {one.blocks_complete} of {one.plan.blocks} blocks"
+    return ""
+
+
+def _combined(
+    usable: Mapping[str, Findings], candidate: str, metric: str, rung: int, alpha: float
+) -> Combined:
+    """One comparison over the campaigns, before correction and verdict."""
+    studies: list[Study] = []
+    left: list[tuple[str, str]] = []
+    known: list[Comparison] = []
+    sources: list[str] = []
+    for name, one in usable.items():
+        found = one.comparison(candidate, metric, rung)
+        level = one.level(one.control, metric, rung)
+        sources.append(level.source if level else "")
+        if why := _no_part(found):
+            left.append((name, why))
+        elif sources[-1] != sources[0]:
+            left.append((name, f"{metric} read from {sources[-1]}, not from {sources[0]}"))
+        elif found is not None and found.estimate is not None:
+            known.append(found)
+            studies.append(_study(name, found.estimate))
+    pooled = None
+    if len(studies) > 1:
+        pooled = pooling.pool(
+            [math.log(study.ratio) for study in studies], [study.se**2 for study in studies],
+            [study.blocks for study in studies], alpha,
+        )  # fmt: skip
+    margin = min((found.margin for found in known), default=0.0)
+    return Combined(
+        candidate=candidate, metric=metric, rung=rung, margin=margin, studies=tuple(studies), left_out=tuple(left),
+        primary=bool(known) and all(found.primary for found in known), pooled=pooled,
+        tost_p=pooling.equivalence(pooled, margin) if pooled else None,
+    )  # fmt: skip
+
+
+def _no_part(found: Comparison | None) -> str:
+    """Why a campaign adds nothing to one comparison."""
+    if found is None:
+        return "has no such comparison"
+    if found.estimate is None or found.verdict.word in ("invalid", "not comparable", "pilot"):
+        return f"{found.verdict.word}: {found.verdict.why}"
+    if found.attrition:
+        return f"{found.planned - found.pairs} of {found.planned} pairs are missing"
+    if not found.estimate.sd or found.estimate.low is None:
+        return "every block gave the same ratio: its noise is not known"
+    return ""
+
+
+def _study(name: str, found: Estimate) -> Study:
+    """A campaign's own estimate."""
+    return Study(
+        campaign=name, ratio=found.ratio, low=found.low or 0.0, high=found.high or 0.0,
+        blocks=found.blocks, se=(found.sd or 0.0) / math.sqrt(found.blocks),
+    )  # fmt: skip
+
+
+def _judged(made: Sequence[Combined], alpha: float) -> tuple[Combined, ...]:
+    """All comparisons with p-values corrected and verdicts given."""
+    families = [
+        [place for place, one in enumerate(made) if (one.candidate, one.metric) == key and not one.primary]
+        for key in dict.fromkeys((one.candidate, one.metric) for one in made)
+    ]  # fmt: skip
+    families.append([place for place, one in enumerate(made) if one.primary])
+    told = list(made)
+    for family in families:
+        ps = stats.holm([one.p if (one := made[place].pooled) else None for place in family])
+        tosts = stats.holm([made[place].tost_p for place in family])
+        for place, p, tost in zip(family, ps, tosts, strict=True):
+            told[place] = msgspec.structs.replace(
+                made[place], p_corrected=p, tost_p_corrected=tost,
+                verdict=_verdict(made[place], p, tost, alpha),
+            )  # fmt: skip
+    return tuple(told)
+
+
+def _verdict(one: Combined, p: float | None, tost: float | None, alpha: float) -> Verdict:
+    """The verdict by the interval and the margin; `undecided` below two campaigns."""
+    found = one.pooled
+    if found is None:
+        return Verdict(
+            word="not comparable",
+            why=f"{len(one.studies)} of the two campaigns that it takes can be used",
+        )
+    estimate = Estimate(
+        blocks=found.campaigns, ratio=found.ratio, low=found.low, high=found.high, p=found.p
+    )
+    words = speed.words(one.metric)
+    return stats.judge(estimate, p, tost, one.margin, words, alpha, fewest=2)
+
+
+def _machine(one: Findings) -> str:
+    """A campaign's machine in words."""
+    cores = one.machine.get("cores_logical")
+    parts = [one.machine.get("cpu"), cores and f"{cores} cores", one.machine.get("gpu")]
+    return ", ".join(str(part) for part in parts if part) or "unknown"

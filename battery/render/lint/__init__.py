@@ -1,0 +1,1 @@
+"""The report linter: what a finished page may not say, checked on its Markdown. Start with `check`."""
