@@ -186,6 +186,26 @@ def _steadiness(case: Case) -> list[Doubt]:
                     arm=order.candidate,
                 )
             )  # fmt: skip
+    for one in drift.warm_ups:
+        if one.flagged and one.ratio is not None:
+            found.append(
+                Doubt(
+                    severity="warning",
+                    what=f"arm {one.arm}: the first seed of a context is unlike the rest in {one.metric}"
+                    f" ({percent(one.ratio - 1, sign=True)})",
+                    remedy="raise warm_up_tokens in the plan, so that an untimed request meets new shapes first",
+                    arm=touches(case, one.arm),
+                )
+            )  # fmt: skip
+    if drift.step.flagged and drift.step.share is not None:
+        found.append(
+            Doubt(
+                severity="note",
+                what=f"the level changed for good at about window {drift.step.window}"
+                f" ({percent(drift.step.share, sign=True)})",
+                remedy="nothing was left out: both arms of a block share it; look at that window's readings",
+            )
+        )  # fmt: skip
     return found
 
 

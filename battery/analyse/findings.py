@@ -243,7 +243,7 @@ def _everything(
     stopped = stopping.stopped(frame, traces, header)
     ended = stopping.as_ended(header, stopped.ended_at or header.plan.blocks)
     comparisons = speed.compare(frame, traces, ended, complete)
-    drift = drifting.drift(frame, comparisons, header)
+    drift = drifting.drift(frame, comparisons, header, receipts)
     differs = facts.differences(receipts, header)
     switches, gates = facts.switches(receipts), gating.gates(receipts, header)
     disturbed = gating.disturbances(receipts, counted)

@@ -1,4 +1,4 @@
-"""Does a context fit into memory? Cells and launches that did, per arm and rung, and arms held against the control.
+"""Whether a context fits into memory: cells and launches that did, per arm and rung, held against the control.
 
 Running out of memory is an outcome, never averaged around. The cells of one window share a server process, so the
 independent unit is the launch: a launch fits at a rung if every cell of it that was tried there did.

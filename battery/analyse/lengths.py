@@ -1,4 +1,4 @@
-"""Did the arms write answers of the same length? An outcome of its own, and the bar for comparing unequal ones.
+"""Whether the arms write answers of the same length: an outcome of its own, and the bar for comparing unequal ones.
 
 An arm that stops earlier looks faster in wall time, and decode over the first tokens only is another question than
 decode over all of them. So unequal pairs are timed over what both produced, if that is long enough, and the lengths
@@ -96,5 +96,5 @@ def _lengths(
         candidate=candidate, rung=rung, pairs=len(pairs),
         unequal=sum(one != other for one, other in pairs.values()),
         control_tokens=means[0], candidate_tokens=means[1],
-        estimate=stats.paired([float(np.mean(here)) for here in logs.values()], alpha),
+        estimate=stats.paired([float(np.mean(here)) for here in logs.values()], alpha, flip=False),
     )  # fmt: skip

@@ -63,6 +63,18 @@ class Pairs(msgspec.Struct, frozen=True, kw_only=True):
                 found[block] = float(np.mean([pair.log for pair in here]))
         return found
 
+    def by_block_medians(self) -> dict[int, float]:
+        """D per block by within-window medians: the log ratio of the medians of each arm's own requests."""
+        found: dict[int, float] = {}
+        for block in sorted({pair.block for pair in self.kept}):
+            here = [pair for pair in self.kept if pair.block == block]
+            logs = [
+                float(np.median(np.log(values)))
+                for values in ([p.candidate for p in here], [p.control for p in here])
+            ]
+            found[block] = logs[0] - logs[1]
+        return found
+
 
 def match(
     frame: pd.DataFrame,

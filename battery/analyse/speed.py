@@ -12,6 +12,7 @@ import pandas as pd
 from battery.analyse import stats
 from battery.analyse.pairs import Pairs, match
 from battery.analyse.rows import MEASURES
+from battery.analyse.sensitivity import Sensitivity, sensitivity
 from battery.analyse.stats import Verdict, Word
 from battery.ledger.plan import Plan
 from battery.ledger.store import Header
@@ -61,6 +62,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     unequal_lengths: int
     """Pairs that were timed over the tokens that both arms produced."""
     estimate: stats.Estimate | None = None
+    sensitivity: Sensitivity | None = None
+    """The same by other methods, for the main metrics; no verdict uses it."""
     p_corrected: float | None = None
     """After `correction`."""
     correction: str = ""
@@ -207,6 +210,7 @@ def _compared(pairs: Pairs, header: Header, candidate: str, rung: int) -> Compar
         pairs=len(pairs.kept), planned=pairs.planned, lost=pairs.lost,
         unequal_lengths=sum(pair.cut for pair in pairs.kept),
         estimate=estimate,
+        sensitivity=sensitivity(pairs, alpha) if estimate and pairs.metric in MAIN else None,
         tost_p=stats.equivalence(list(blocks.values()), margin),
         detectable=stats.detectable(estimate.sd, estimate.blocks, alpha) if estimate else None,
         blocks_needed=stats.blocks_needed(estimate.sd, margin, alpha) if estimate else None,

@@ -67,7 +67,7 @@ def earlier(findings: Findings) -> list[str]:
 def bars(findings: Findings) -> str:
     """The plan's bars with what became of each; a sentence where it declares none."""
     if not findings.bars:
-        return "There are none: the plan declares no bars."
+        return "The plan declares none."
     rows = [
         (one.what, one.candidate or "—", f"**{one.outcome}**", one.why, "yes" if one.sealed else "**no**")
         for one in findings.bars

@@ -11,7 +11,7 @@ from pathlib import Path
 from battery.analyse import findings as kept
 from battery.analyse.findings import Findings
 from battery.ledger.store import replace
-from battery.render import claims, course, gating, record, speculation, tables, words
+from battery.render import claims, course, drift, gating, record, speculation, tables, words
 from battery.render.charts import CHARTS
 
 FORMULAS = ("decode", "prefill", "ttft", "peak_memory")
@@ -100,9 +100,20 @@ def _results(findings: Findings) -> str:
             tables.over_ladder(findings),
             "<details><summary>The tests behind the verdicts</summary>", tables.statistics(findings),
             f"Corrections: {tables.corrections(findings)}. Intervals are not widened.",
+            *_sensitivity(findings),
             "</details>",
         ]  # fmt: skip
     return "\n\n".join(part for part in parts if part)
+
+
+def _sensitivity(findings: Findings) -> list[str]:
+    """The estimates by other methods, where there are any."""
+    found = tables.sensitivities(findings)
+    how = (
+        "The same blocks by other methods. No verdict uses them: they show whether the result hangs on the method. The"
+        " bootstrap is shown from twelve blocks on, since it claims too much below."
+    )
+    return [how, found] if found else []
 
 
 def _named(findings: Findings, metric: str) -> str:
@@ -134,57 +145,9 @@ def _interleaved(findings: Findings) -> str:
     """Section 1.5."""
     parts = [
         "### 1.5 The interleaved windows",
-        _chart(findings, "windows"), course.windows(findings), course.blocks(findings), _drift(findings),
+        _chart(findings, "windows"), course.windows(findings), course.blocks(findings), drift.section(findings),
     ]  # fmt: skip
     return "\n\n".join(parts)
-
-
-def _drift(findings: Findings) -> str:
-    """The drift diagnostics as a table: their numbers stand nowhere else."""
-    drift, lines = findings.drift, []
-    for order in drift.order:
-        told = (
-            f"{words.change(order.ratio, True)} ({words.change(order.low, True)} to {words.change(order.high, True)})"
-            f"{', flagged: the interval excludes 0' if order.flagged else ''}"
-        )
-        watson = (
-            f"; Durbin-Watson {order.durbin_watson:.2f}" if order.durbin_watson is not None else ""
-        )
-        what = f"not computed: {order.why}" if order.ratio is None else told + watson
-        lines.append(f"Order effect, {order.candidate} (ratio when it runs second): {what}.")
-    for one in drift.sentinels:
-        told = (
-            f"not computed: {one.why}"
-            if one.bracket is None or one.last_first is None
-            else f"bracket (largest against smallest) {words.change(1 + one.bracket)}, last against first"
-            f" {words.change(1 + one.last_first)}"
-        )
-        lines.append(
-            f"Sentinel of {one.arm}: {told}; {one.texts} {'text' if one.texts == 1 else 'different texts'}"
-            f" in {one.windows} windows."
-        )
-    texts = {one.arm: one.digest for one in drift.sentinels}
-    for candidate in findings.candidates:
-        if texts.get(candidate) and texts.get(findings.control):
-            same = "the" if texts[candidate] == texts[findings.control] else "not the"
-            lines.append(f"Sentinel text of {candidate}: {same} same as {findings.control}'s.")
-    trend = drift.trend
-    level = (
-        f"not computed: {trend.why}"
-        if trend.per_window is None
-        else f"{words.change(1 + trend.per_window, True)} per window, Kendall p {words.pvalue(trend.kendall_p)}"
-    )
-    lines.append(f"Level drift: {level}.")
-    test = drift.self_test
-    floor = (
-        f"not computed: {test.why}"
-        if test.low is None or test.high is None
-        else f"{words.change(test.ratio)} ({words.change(test.low)} to {words.change(test.high)}),"
-        f" p {words.pvalue(test.p)} (the change of prompts between blocks is in it)"
-    )
-    lines.append(f"Arms against themselves, {test.pairs} neighbouring pairs: {floor}.")
-    rows = [line.removesuffix(".").split(": ", 1) for line in lines]
-    return words.table(["diagnostic", "value"], rows)
 
 
 def _method(findings: Findings) -> str:

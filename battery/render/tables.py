@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from battery.analyse.findings import Findings
+from battery.analyse.sensitivity import Sensitivity
 from battery.analyse.speed import Comparison
 from battery.analyse.stats import FEWEST_BLOCKS, MOST_BLOCKS
 from battery.render import words
@@ -128,7 +129,7 @@ def over_ladder(findings: Findings) -> str:
 
 
 def statistics(findings: Findings) -> str:
-    """The tests behind every verdict, with the sensitivity figures that no verdict uses."""
+    """The tests behind every verdict."""
     rows = []
     for one in findings.comparisons:
         estimate = one.estimate
@@ -140,13 +141,35 @@ def statistics(findings: Findings) -> str:
                 words.figure(100 * estimate.sd, 3) if estimate and estimate.sd is not None else "—",
                 words.pvalue(estimate.p if estimate else None), words.pvalue(one.p_corrected),
                 words.pvalue(one.tost_p_corrected), one.correction or "none",
-                words.pvalue(estimate.sign_flip_p if estimate else None),
                 words.percent(one.detectable) if one.detectable is not None else "—",
                 one.blocks_needed or (f"> {MOST_BLOCKS}" if one.detectable else "—"),
             )
         )  # fmt: skip
     head = [
         "arm", "metric", "context", "blocks", "sd of blocks, %", "p", "p corrected", "equivalence p corrected",
-        "correction", "sign-flip p", "found at 80 %", "blocks for the margin",
+        "correction", "found at 80 %", "blocks for the margin",
     ]  # fmt: skip
     return table(head, rows)
+
+
+def sensitivities(findings: Findings) -> str:
+    """Every main estimate by other methods; no verdict uses them."""
+    rows = []
+    for one in findings.comparisons:
+        other, estimate = one.sensitivity or Sensitivity(), one.estimate
+        if estimate is None:
+            continue
+        rows.append(
+            (
+                one.candidate, findings.measure(one.metric).title, f"{one.rung:,}", words.interval(estimate),
+                words.pvalue(estimate.p), words.pvalue(estimate.sign_flip_p), words.pvalue(other.wilcoxon_p),
+                f"{words.change(other.bca_low)} to {words.change(other.bca_high)}" if other.bca_low else "—",
+                words.change(other.median_ratio), words.pvalue(other.median_p),
+            )
+        )  # fmt: skip
+    level = words.confidence(findings)
+    head = [
+        "arm", "metric", "context", f"ratio [{level}]", "p", "sign-flip p", "Wilcoxon p",
+        f"bootstrap BCa [{level}]", "by medians", "p by medians",
+    ]  # fmt: skip
+    return table(head, rows) if rows else ""

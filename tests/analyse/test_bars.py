@@ -71,7 +71,7 @@ def test_the_plans_bars_are_told_with_what_became_of_each(tmp_path: Path) -> Non
     assert (
         "not worse than A by more than 5 points" in page.split("### Bars declared in the plan")[1]
     )
-    assert "the plan declares no bars" in markdown(found(tmp_path / "none"))
+    assert "The plan declares none." in markdown(found(tmp_path / "none"))
 
 
 def test_a_bar_without_a_candidate_is_about_each(tmp_path: Path) -> None:

@@ -332,6 +332,19 @@ def test_an_order_that_is_not_balanced_is_told(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("arms", "blocks", "whole"), [(2, 7, 2), (3, 9, 6), (4, 6, 4), (5, 5, 10), (6, 9, 6), (2, 6, 0), (4, 8, 0)]
+)  # fmt: skip
+def test_what_is_unbalanced_is_told_with_its_remedy(
+    arms: int, blocks: int, whole: int, tmp_path: Path
+) -> None:
+    names = tuple("ABCDEF"[:arms])
+    found = analyse(build(tmp_path, World(arms=names, ladder=(128,), blocks=blocks, seeds=1)))
+    told = [one.remedy for one in found.doubts if "do not balance the order" in one.what]
+    assert told == ([f"plan a multiple of {whole} blocks"] if whole else [])
+    assert found.order and found.coin.startswith("A opens")
+
+
 def test_changing_sentinel_text_is_told(tmp_path: Path) -> None:
     def change(receipt: Receipt) -> Receipt:
         if not (receipt.cell.sentinel and receipt.cell.arm == "C" and receipt.text):

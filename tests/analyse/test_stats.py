@@ -161,3 +161,13 @@ def test_linear_drift_cancels_over_an_even_number_of_blocks() -> None:
     steps = [0.01 if block % 2 == 0 else -0.01 for block in range(6)]
     found = stats.paired([0.05 + step for step in steps])
     assert found is not None and found.ratio == pytest.approx(math.exp(0.05))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+@settings(max_examples=60, deadline=None)
+def test_corrections_are_those_of_statsmodels(ps: list[float]) -> None:
+    for ours, method in ((stats.holm, "holm"), (stats.false_discovery, "fdr_bh")):
+        wanted = multipletests(ps, method=method)[1]
+        assert ours(ps) == pytest.approx(list(wanted), abs=1e-12)
+        # what is unknown takes no part
+        assert ours([None, *ps, None]) == [None, *ours(ps), None]

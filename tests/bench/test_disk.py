@@ -139,7 +139,9 @@ def test_a_read_only_folder_is_told(small_disk: Path, plan: Plan, fake_arm: Make
     with pytest.raises(Interrupted):
         Conductor(plan, [fake_arm("A")], campaign.folder, heard, 4821, lock=lock).run()
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    with pytest.raises(DiskError, match=r"campaigns\.jsonl: cannot be written \(Read-only file sys"):
+    with pytest.raises(
+        DiskError, match=r"campaigns\.jsonl: cannot be written \(Read-only file sys"
+    ):
         Conductor(plan, [fake_arm("A")], campaign.folder, None, 4821, lock=lock).run()
     assert campaign.receipts() == heard.announced
     subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)

@@ -27,6 +27,37 @@ def test_williams_rows_balance_places_and_neighbours(n: int) -> None:
     assert len(follows) == n * (n - 1) and len(set(follows.values())) == 1
 
 
+@pytest.mark.parametrize(
+    ("arms", "rows"),
+    [
+        (2, ["AB", "BA"]),
+        (3, ["ACB", "BAC", "CBA", "BCA", "CAB", "ABC"]),
+        (4, ["ADBC", "BACD", "CBDA", "DCAB"]),
+    ],
+)
+def test_williams_squares_by_hand(arms: int, rows: list[str]) -> None:
+    made = schedule.orders("ABCDEF"[:arms], len(rows), 0)
+    assert ["".join(row) for row in made] == rows
+
+
+@pytest.mark.parametrize(("arms", "blocks"), [(2, 8), (3, 6), (3, 12), (4, 8), (5, 10), (6, 12)])
+def test_whole_campaigns_balance_places_and_followers_whatever_the_coin(
+    arms: int, blocks: int
+) -> None:
+    names = "ABCDEF"[:arms]
+    assert schedule.unbalanced(arms, blocks) is None
+    for coin in range(arms):
+        order = schedule.orders(names, blocks, coin)
+        assert order[0][0] == names[coin]
+        places = Counter((arm, place) for row in order for place, arm in enumerate(row))
+        assert set(places.values()) == {blocks // arms} and len(places) == arms * arms
+        follows = Counter(pair for row in order for pair in pairwise(row))
+        assert len(follows) == arms * (arms - 1)
+        assert set(follows.values()) == {blocks // arms}
+        # one block fewer leaves them unbalanced, and is told
+        assert schedule.unbalanced(arms, blocks - 1) is not None
+
+
 def test_one_arm_alone_can_be_measured() -> None:
     assert schedule.orders(["A"], 3, 0) == (("A",), ("A",), ("A",))
 

@@ -7,6 +7,7 @@ import msgspec
 from battery.analyse.foreign.case import Case
 from battery.analyse.foreign.estimates import exp, means, t_test
 from battery.analyse.foreign.wording import change
+from battery.analyse.numerals import figure
 
 _BEFORE_THE_FIRST = ("ttft", "prefill")
 """Metrics that end with the first token, whatever the length of the answer."""
@@ -60,7 +61,7 @@ def unequal(case: Case, told: Lengths | None) -> list[str]:
         )
         tested = (
             f"; length ratio by {case.estimates.basis}"
-            f" {change(told.ratio)} [{change(told.low)}, {change(told.high)}], p {told.p:.2g}"
+            f" {change(told.ratio)} [{change(told.low)}, {change(told.high)}], p {figure(told.p, 2)}"
             if told.low is not None and told.high is not None and told.p is not None
             else ""
         )

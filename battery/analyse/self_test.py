@@ -1,0 +1,59 @@
+"""The method where nothing differs: neighbouring windows of one arm, as if they were two arms."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+
+from battery.analyse import stats
+from battery.ledger.store import Header
+
+SELF_TEST_ALPHA = 0.01
+"""At which the arms-against-themselves test voids the verdicts: one honest battery in a hundred."""
+_FEWEST_PAIRS = 4
+
+
+class SelfTest(msgspec.Struct, frozen=True, kw_only=True):
+    """Adjacent windows of one arm, signed in turn as two labels would be: the method where nothing differs."""
+
+    pairs: int
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    failed: bool = False
+    why: str = ""
+
+
+def self_test(means: list[tuple[int, str, float]], header: Header) -> SelfTest:
+    """Same-arm neighbours in run order, later minus earlier with alternating sign, so that a steady drift cancels."""
+    neighbours = [
+        later[2] - earlier[2]
+        for earlier, later in itertools.pairwise(means)
+        if later[0] == earlier[0] + 1 and later[1] == earlier[1]
+    ]
+    if len(neighbours) < _FEWEST_PAIRS:
+        return SelfTest(pairs=len(neighbours), why=_why(header))
+    found = stats.paired(
+        [(-1) ** place * d for place, d in enumerate(neighbours)],
+        header.plan.stopping.alpha,
+        flip=False,
+    )
+    if found is None or found.p is None:
+        return SelfTest(pairs=len(neighbours), why="no interval can be computed")
+    return SelfTest(
+        pairs=len(neighbours), ratio=found.ratio, low=found.low, high=found.high, p=found.p,
+        failed=found.p < SELF_TEST_ALPHA and found.sd != 0.0,
+    )  # fmt: skip
+
+
+def _why(header: Header) -> str:
+    """Why there are too few pairs: the order has none, or too few of its windows were measured."""
+    run = [arm for block in header.order for arm in block]
+    if sum(one == other for one, other in itertools.pairwise(run)) < _FEWEST_PAIRS:
+        return (
+            f"the order of {len(header.arms)} arms over {len(header.order)} blocks puts an arm next to itself too"
+            f" seldom ({_FEWEST_PAIRS} pairs are needed)"
+        )
+    return f"needs {_FEWEST_PAIRS} pairs of neighbouring windows of one arm"
