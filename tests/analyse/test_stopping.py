@@ -5,14 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from synthetic import World, build, fails
 
+from battery.analyse import speed
 from battery.analyse.findings import Findings, analyse
+from battery.analyse.findings import found as together
+from battery.analyse.rows import rows
 from battery.analyse.stopping import enough
 from battery.ledger.claims import Stopping, looks, rows_of_order, rule
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
+from battery.ledger.store import Campaign, Screen
 from battery.render.charts import draw
 from battery.render.report import markdown
 
@@ -155,3 +160,24 @@ def test_precision_looks_where_the_order_balances(
     assert looks(plan, arms) == at
     assert all(block % rows_of_order(arms) == 0 for block in at[:-1])
     assert "within ±10 %; tests at .04" in rule(plan, arms)
+
+
+@pytest.mark.parametrize("screen", ["", "knockout"])
+def test_a_look_judges_as_the_whole_analysis_does(tmp_path: Path, screen: Screen) -> None:
+    made = world(blocks=6, upto=6, stopping=Stopping(rule="looks", looks=(6,)), arms=("A", "C", "D"),
+                 effect={"C": 1.012}, noise=0.02)  # fmt: skip
+    campaign = Campaign(build(tmp_path, made))
+    header = msgspec.structs.replace(campaign.header(), screen=screen)
+    whole = together(campaign.receipts(), header)
+    (look,) = whole.stopped.looks
+    assert [(one.candidate, one.estimate, one.word) for one in look.seen] == [
+        (one.candidate, one.estimate, one.verdict.word) for one in whole.primary
+    ]
+    with_frame = speed.primary(
+        rows(campaign.receipts(), header),
+        {receipt.sequence: receipt.trace for receipt in campaign.receipts()}, header, 6,
+    )  # fmt: skip
+    ps = [(one.p_corrected, one.tost_p_corrected) for one in with_frame]
+    assert ps == [
+        pytest.approx((one.p_corrected, one.tost_p_corrected), rel=1e-8) for one in whole.primary
+    ]
