@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
-.PHONY: help setup battery run plan status charts report verify bars arms doctor probe import combine test check bench-client \
+.PHONY: help setup battery run plan status charts report lint verify bars arms doctor probe import combine test check bench-client \
   bench-stats soak lock clean
 
 help: ## this list
@@ -46,6 +46,9 @@ plan: $(READY) ## the order in which ARMS would run; starts nothing   (BUDGET=2h
 
 status charts report verify: $(READY) ## of CAMPAIGN, or of all
 	@$(BIN)/battery $@ $(CAMPAIGN)
+
+lint: $(READY) ## FILE, or every report of a campaign, against the rules of reports   (FILE=pr.md)
+	@$(BIN)/battery lint $(or $(FILE),$(patsubst receipts/%/campaign.json,reports/%.md,$(wildcard receipts/*/campaign.json)))
 
 bars: $(READY) ## hold CAMPAIGN, or all, against the bars of its plan and BAR   (BAR="decode@512 C >= +3%")
 	@$(BIN)/battery check $(CAMPAIGN) $(if $(BAR),--bar "$(BAR)")

@@ -15,7 +15,7 @@ import msgspec
 
 from battery.analyse.speed import Comparison
 from battery.analyse.stopping import DECIDED
-from battery.ledger.claims import Bar
+from battery.ledger.claims import Bar, wording
 from battery.ledger.plan import Plan
 
 Outcome = Literal["met", "failed", "undecided"]
@@ -73,9 +73,9 @@ def _quality(
     bar: Bar, within: float, measured: Measured, candidate: str, sealed: bool
 ) -> BarResult:
     """A bar on a quality suite. There are no receipts of quality, so none is decided."""
-    told = f"{bar.suite}: {candidate or 'the candidate'} not worse than {measured.control} by more than"
+    what = wording(bar, "within", within, 0, (measured.control, candidate))
     return BarResult(
-        what=f"{told} {100 * within:g} points", candidate=candidate, metric=str(bar.suite), rung=None, side="within",
+        what=what, candidate=candidate, metric=str(bar.suite), rung=None, side="within",
         bound=within, low=None, high=None, outcome="undecided", why="quality was not run", sealed=sealed,
     )  # fmt: skip
 
@@ -91,7 +91,6 @@ def _speed(
         if (x.candidate, x.metric, x.rung) == (candidate, bar.metric, rung)
     )
     one = next(named, None)
-    end = "lower" if side == "at least" else "upper"
     low, high = None, None
     if one and one.estimate and one.estimate.low is not None and one.estimate.high is not None:
         low, high = round(one.estimate.low - 1, 12), round(one.estimate.high - 1, 12)
@@ -99,8 +98,7 @@ def _speed(
     if hindrance := _hindrance(one, bar, measured, candidate):
         outcome, why = "undecided", hindrance
     return BarResult(
-        what=f"{bar.metric} at {rung:,}: {candidate or 'the candidate'} over {measured.control} {side}"
-        f" {percent(bound)} (interval's {end} end)",
+        what=wording(bar, side, bound, rung, (measured.control, candidate)),
         candidate=candidate, metric=bar.metric, rung=rung, side=side, bound=bound, low=low, high=high,
         outcome=outcome, why=why, sealed=sealed,
     )  # fmt: skip

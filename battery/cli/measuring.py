@@ -43,7 +43,7 @@ from battery.cli.options import (
 from battery.cli.publishing import publish
 from battery.ledger import history, store
 from battery.ledger.arm import Arm, difference, known_arms, load_arm
-from battery.ledger.claims import rule
+from battery.ledger.claims import asked, rule
 from battery.ledger.errors import InputError, ReceiptError
 from battery.ledger.plan import Plan
 from battery.ledger.store import Campaign
@@ -136,6 +136,8 @@ def _order(to_run: list[Arm], chosen_plan: Plan, root: Path) -> None:
     console.print(
         f"primary endpoint: {metric} at {chosen_plan.anchor:,} tokens, margin {margin:.0%}"
     )
+    for bar in asked(chosen_plan, names):
+        console.print(f"bar: {bar}")
     console.print(expected_time(chosen_plan, total, root))
     for arm in to_run[1:]:
         found = difference(to_run[0], arm)

@@ -130,6 +130,29 @@ def stops(plan: Plan) -> list[tuple[bool, str]]:
     ]
 
 
+def wording(bar: Bar, side: str, bound: float, rung: int, arms: tuple[str, str]) -> str:
+    """One side of a bar in words; `arms` are control and candidate, `side` is `at least`, `at most` or `within`."""
+    control, candidate = arms[0], arms[1] or "the candidate"
+    if bar.suite is not None:
+        return (
+            f"{bar.suite}: {candidate} not worse than {control} by more than {100 * bound:g} points"
+        )
+    end = "lower" if side == "at least" else "upper"
+    percent = f"{100 * bound:+.4g} %".replace("-", "−")
+    return f"{bar.metric} at {rung:,}: {candidate} over {control} {side} {percent} (interval's {end} end)"
+
+
+def asked(plan: Plan, arms: Sequence[str]) -> list[str]:
+    """The bars of a plan in words, one for each side and candidate; `arms` begin with the control."""
+    return [
+        wording(bar, side, bound, bar.rung or plan.anchor, (arms[0], candidate))
+        for bar in plan.bars
+        for candidate in ((bar.candidate,) if bar.candidate else arms[1:])
+        for side, bound in (("at least", bar.at_least), ("at most", bar.at_most), ("within", bar.within))
+        if bound is not None
+    ]  # fmt: skip
+
+
 def unknown_arm(plan: Plan, arms: Sequence[str]) -> str | None:
     """What is wrong with the bars for these arms, the control first; None where every bar names a candidate."""
     for number, bar in enumerate(plan.bars, start=1):
