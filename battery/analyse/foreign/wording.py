@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from battery.analyse.foreign.estimates import Contrast
-from battery.analyse.numerals import figure
 from battery.ledger.trace import Metric
 
 _DIGITS = 3
@@ -17,7 +16,7 @@ _SCALES: dict[str, tuple[float, str]] = {"bytes": (1e9, " GB"), "1": (1.0, "")}
 def change(ratio: float, decimals: int = 1) -> str:
     """A ratio as a signed change in percent; as a factor where percents stop being read."""
     if ratio >= _FACTOR:
-        return f"×{figure(ratio, 3)}"
+        return f"×{ratio:.3g}"
     return f"{_signed(100 * (ratio - 1), decimals)} %"
 
 
