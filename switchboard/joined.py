@@ -215,6 +215,9 @@ def _example(
 ) -> tuple[tuple[mx.array, ...], dict[str, Any]]:
     """A random input as mlx-lm hands it to such a projection; experts are drawn, and sorted when there are many."""
     dtype = part.scales.dtype if "scales" in part else part.weight.dtype
+    if not mx.issubdtype(dtype, mx.floating):
+        # Scales of the fp4 and fp8 modes are bytes; they say nothing of the type of the input.
+        dtype = mx.float32
     key = mx.random.key(length)
     x = (magnitude * mx.random.normal((1, length, columns(part)), key=key)).astype(dtype)
     if not routed(part):

@@ -53,6 +53,8 @@ def fast_norm(model: Any, options: NoOptions, counter: Counter) -> Applied:
     slow = [norm for norm in norms if not is_fast(norm.module)]
     refused = [norm.kind for norm in slow if not norm.make_ready(counter)]
     ready = [norm for norm in slow if norm.ready is not None]
+    if not norms:
+        raise Declined("the model has no norm that scales by one vector")
     if refused:
         told = f"{len(refused)} norms ({refused[0]}) give other bytes than mx.fast.rms_norm"
     else:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from functools import cache
 from typing import Any
 
 import mlx.core as mx
 import pytest
+from mlx.utils import tree_flatten
 
 from switchboard import cache as kv
 from switchboard import joined
 from switchboard.board import Board
 from switchboard.config import Asked
+from switchboard.errors import Declined, ModelError
 from switchboard.load import apply_switches, load
 from switchboard.models import resolve
+from switchboard.registry import Counter, known
 from switchboard.sources import tiny
 
+pytestmark = pytest.mark.families
 PROMPT, STEPS = 37, 8
 ALL = ("fused_qkv", "fused_gate_up", "fused_experts", "fast_norm")
 CELLS = [(family, kind) for family in tiny.FAMILIES for kind in tiny.QUANTISATIONS]
@@ -127,3 +132,45 @@ def test_all_switches_together_are_bitwise(family: str, kind: str) -> None:
     model, _ = tiny.build(family, kind)
     switched(model, *ALL)
     assert same(plain(family, kind), logits(model))
+
+
+@pytest.mark.parametrize("family", ["qwen3_5_moe", "qwen2", "gemma3"])
+@pytest.mark.parametrize("kind", ["none", "mixed"])
+def test_everything_comes_off_again(family: str, kind: str) -> None:
+    model, _ = tiny.build(family, kind)
+    before = dict(tree_flatten(model.parameters()))
+    done = []
+    for name in ALL:
+        switch = known()[name]
+        with contextlib.suppress(Declined):
+            done.append(switch.apply(model, switch.parse({}), Counter()))
+    assert len(done) >= 2
+    for one in reversed(done):
+        one.undo()
+    after = dict(tree_flatten(model.parameters()))
+    assert before.keys() == after.keys()
+    assert all(mx.array_equal(before[name], after[name]).item() for name in before)
+
+
+def test_the_four_projections_of_linear_attention_are_one_product() -> None:
+    model, _ = tiny.build("qwen3_5", "none")
+    board = switched(model, "fused_qkv")
+    classes = (board.positions["fused_qkv"].coverage or {})["classes"]
+    assert set(classes) == {
+        "q_proj+k_proj+v_proj float32",
+        "in_proj_qkv+in_proj_z+in_proj_b+in_proj_a float32",
+    }
+    linear = model.layers[0].linear_attn
+    # Gated q of twice the width: 4 heads of 32, twice; then two heads each of k and v.
+    assert model.layers[1].self_attn.q_proj.product.weight.shape == (256 + 64 + 64, 64)
+    assert linear.in_proj_qkv.product.weight.shape == (256 + 128 + 4 + 4, 64)
+
+
+def test_an_unknown_name_says_which_are_known() -> None:
+    with pytest.raises(ModelError, match="did you mean 'tiny-qwen3_moe'"):
+        resolve("synthetic:tiny-qwen3_mo")
+    with pytest.raises(ModelError, match="did you mean 'q4-g32'"):
+        resolve("synthetic:tiny-llama-q4-g23")
+    assert (
+        resolve("synthetic:tiny-llama-q4").digest == resolve("synthetic:tiny-llama-q4-g32").digest
+    )
