@@ -19,6 +19,7 @@ from switchboard.config import Config
 from switchboard.decode import Tally, plain, prefill
 from switchboard.load import Loaded, load
 from switchboard.models import Source
+from switchboard.registry import Proposer
 from switchboard.sampler import Sampler, Sampling
 from switchboard.speculate import verified
 
@@ -41,6 +42,11 @@ class Session:
         # Short chunks spare the CPU the upper triangle of attention; a GPU wants long ones.
         on_cpu = mx.default_device() == mx.Device(mx.cpu)
         self._chunk = CHUNK_CPU if on_cpu else CHUNK_GPU
+
+    @property
+    def proposer(self) -> Proposer | None:
+        """The proposer of the draft switch, when one is on."""
+        return self._proposer
 
     def generate(
         self,
