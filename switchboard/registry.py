@@ -4,6 +4,7 @@ To add one: write one file there with one function of the file's name, decorated
 exactness=…)`. Nothing else has to be touched. A stage fixes what the function takes and gives:
 
 - weights: (model, options, counter) -> Applied; changes the model in place, can be undone;
+- cache:   (factory, options, counter) -> Recached; gives another factory of KV caches, the old one stays as it was;
 - draft:   (options, counter) -> Proposer; guesses tokens for the verify loop.
 
 A function that cannot do its work raises Declined with the reason.
@@ -24,7 +25,7 @@ import msgspec
 
 from switchboard.errors import ConfigError
 
-Stage = Literal["weights", "draft"]
+Stage = Literal["weights", "cache", "draft"]
 Exactness = Literal["exact", "rounding", "lossy"]
 
 
@@ -64,6 +65,34 @@ class Applied:
     note: str | None = None
     forget: Callable[[], None] | None = None
     """Called before every request; for what a forward keeps between its calls."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """Tokens that a cache has to hold: those the prompt brings, and those that may be added to it."""
+
+    prompt: int
+    answer: int
+
+    @property
+    def whole(self) -> int:
+        """All of them."""
+        return self.prompt + self.answer
+
+
+CacheFactory = Callable[[Room], list[Any]]
+"""Makes the KV cache of one request, an entry a layer."""
+
+
+@dataclass(frozen=True)
+class Recached:
+    """What a `cache` switch did: the factory to use instead, and its coverage in layers, as Applied tells it."""
+
+    factory: CacheFactory
+    fused: int
+    eligible: int
+    layers: int
+    note: str | None = None
 
 
 class Proposer(Protocol):

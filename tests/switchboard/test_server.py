@@ -9,6 +9,8 @@ import httpx
 import pytest
 from served import Engine, refused
 
+from switchboard.registry import known
+
 TINY = ("--model", "synthetic:tiny-llama")
 FUSED = ("--switch", "fused_qkv", "--switch", "fused_gate_up")
 ALL = (*TINY, *FUSED, "--switch", "prompt_lookup")
@@ -27,7 +29,7 @@ def test_health_names_everything(shared: Start) -> None:
     assert health["pid"] == shared(*TINY).process.pid, "the preload keeps the process id"
     assert health["model"]["synthetic"] is True
     assert health["model"]["context"] == 2048
-    assert set(health["switches"]) == {"fused_qkv", "fused_gate_up", "prompt_lookup"}
+    assert set(health["switches"]) == set(known())
     assert {one["state"] for one in health["switches"].values()} == {"off"}
     assert health["memory"]["source"] == "mlx"
     assert len(health["config_digest"]) == 64
