@@ -5,6 +5,7 @@ exactness=…)`. Nothing else has to be touched. A stage fixes what the function
 
 - load:    (weights, config, options, counter) -> Kept; what of a checkpoint is read at all;
 - weights: (model, options, counter) -> Applied; changes the model in place, can be undone;
+- cache:   (factory, options, counter) -> Recached; gives another factory of KV caches, the old one stays as it was;
 - draft:   (options, counter) -> Proposer; guesses tokens for the verify loop.
 
 A function that cannot do its work raises Declined with the reason.
@@ -25,7 +26,7 @@ import msgspec
 
 from switchboard.errors import ConfigError
 
-Stage = Literal["load", "weights", "draft"]
+Stage = Literal["load", "weights", "cache", "draft"]
 Exactness = Literal["exact", "rounding", "lossy"]
 
 
@@ -88,6 +89,38 @@ class Kept:
 
     weights: dict[str, Any]
     coverage: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Room:
+    """Tokens that a cache has to hold: those the prompt brings, and those that may be added to it."""
+
+    prompt: int
+    answer: int
+
+    @property
+    def whole(self) -> int:
+        """All of them."""
+        return self.prompt + self.answer
+
+
+CacheFactory = Callable[[Room], list[Any]]
+"""Makes the KV cache of one request, an entry a layer."""
+
+
+@dataclass(frozen=True)
+class Recached:
+    """What a `cache` switch did: the factory to use instead, and its coverage in layers, as Applied tells it."""
+
+    factory: CacheFactory
+    fused: int
+    eligible: int
+    layers: int
+    note: str | None = None
+
+    def coverage(self) -> dict[str, Any]:
+        """The coverage as /health and receipts tell it."""
+        return {"fused": self.fused, "eligible": self.eligible, "layers": self.layers}
 
 
 class Proposer(Protocol):

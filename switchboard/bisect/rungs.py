@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from switchboard.bisect.calls import Call, capture, layer_paths, repeat, within
 from switchboard.bisect.compare import Observation
-from switchboard.bisect.subject import Subject, contents
+from switchboard.bisect.subject import ROOM, Subject, contents
 from switchboard.decode import Tally, forward, plain, prefill
 from switchboard.registry import Proposer
 from switchboard.sampler import Sampler, Sampling
@@ -19,8 +19,8 @@ from switchboard.speculate import verified
 MAGNITUDES = (1.0, 0.01, 30.0)
 LENGTHS = (1, 37, 130)
 STEPS = 20
-FILLED = 246
-"""mlx-lm's cache grows at 256: the twenty steps cross that place."""
+FILLED = ROOM.prompt
+"""mlx-lm's cache grows at 256, where the room ends too: the twenty steps cross that place."""
 WIDTHS = (2, 4, 8)
 PROMPTS = (
     "What is gravity?",

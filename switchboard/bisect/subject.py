@@ -11,17 +11,17 @@ from typing import Any
 
 import mlx.core as mx
 
-from switchboard import cache as kv
 from switchboard.bisect.compare import Observation
 from switchboard.board import Board, Position
 from switchboard.config import Asked
 from switchboard.decode import Tally
 from switchboard.load import Loaded, apply_switches, load
 from switchboard.models import resolve
-from switchboard.registry import Proposer
+from switchboard.registry import Proposer, Room
 from switchboard.sampler import Sampling
 from switchboard.session import Session
 
+ROOM = Room(prompt=246, answer=10)
 SENTENCE = (
     "The sun rises in the east and sets in the west, and the moon follows it across the sky. Water boils at one "
     "hundred degrees Celsius at sea level, and it freezes at zero. Water boils at one hundred degrees. "
@@ -43,8 +43,8 @@ class Subject:
         return self.loaded.model
 
     def make_cache(self) -> list[Any]:
-        """A fresh cache, as the session would make it."""
-        return kv.make(self.model)
+        """A fresh cache, as the session would make it, with room up to the middle of rung 4."""
+        return self.session.make_cache(ROOM)
 
     @property
     def proposer(self) -> Proposer:
