@@ -150,6 +150,40 @@ def prompt_cut_short(subject: Subject) -> None:
     subject.session.__dict__["_tokens"] = lambda prompt, *rest: honest(list(prompt)[1:], *rest)
 
 
+def swapped_experts(subject: Subject) -> None:
+    one = subject.model.layers[LAYER].mlp.switch_mlp
+    one.gate_proj, one.up_proj = one.up_proj, one.gate_proj
+
+
+def grown_without_the_old(subject: Subject) -> None:
+    """A buffer of a fixed size grows into an empty one."""
+    honest = subject.session._cache
+
+    def make(room: Any) -> list[Any]:
+        entries = honest(room)
+        for entry in entries:
+            entry._grow = lambda entry=entry: lose(entry)
+        return entries
+
+    def lose(entry: Any) -> None:
+        for name in ("keys", "values"):
+            rows = getattr(entry, name)
+            setattr(entry, name, mx.zeros((*rows.shape[:2], entry.capacity, rows.shape[3])))
+
+    subject.session._cache = make
+
+
+def noisy(size: float) -> Fault:
+    """The joined matrix of one layer is off by a share of its largest number."""
+
+    def fault(subject: Subject) -> None:
+        product = attention(subject).k_proj._joint.product
+        noise = mx.random.normal(product.weight.shape, key=mx.random.key(1))
+        product.weight = product.weight + size * mx.max(mx.abs(product.weight)) * noise
+
+    return fault
+
+
 def half_dead(subject: Subject) -> None:
     """One layer is back on its originals, with the same results; the coverage does not know."""
     one = attention(subject)

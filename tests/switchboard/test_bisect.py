@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import faults
 import mlx.core as mx
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from switchboard import cache as kv
 from switchboard.accept import Verdict
 from switchboard.bisect.compare import compare
+from switchboard.bisect.judge import flipped
 from switchboard.bisect.ladder import climb
 from switchboard.bisect.matrix import Model, climb_all, summary, tiny
 from switchboard.bisect.outcome import RUNGS, Climb
@@ -79,7 +81,8 @@ def test_every_rung_has_a_fault_that_only_it_or_those_above_find() -> None:
 def test_without_a_fault_every_rung_passes(reference: Reference) -> None:
     found = climbed(reference, lambda _: None)
     assert [one.verdict for one in found.outcomes] == ["passed"] * len(RUNGS), found.outcomes
-    assert found.coverage == {"fused": 4, "eligible": 4, "layers": 4} or found.coverage is not None
+    assert found.coverage is not None
+    assert (found.coverage["fused"], found.coverage["eligible"]) == (4, 4)
     assert all(one.worst in (0.0, None) for one in found.outcomes)
 
 
@@ -92,6 +95,54 @@ def test_what_a_rung_raises_is_its_failure(reference: Reference) -> None:
     assert "TypeError" in told(found, "decode")
 
 
+def test_faults_of_other_stages_and_formats_are_caught() -> None:
+    for name, format, asked, fault, rung in (
+        ("qwen3_moe-q4-g32", "quantized", "fused_experts", faults.swapped_experts, "modules"),
+        ("qwen2-mixed", "quantized", "fused_qkv", faults.swapped_siblings, "modules"),
+        ("qwen3-q8-g64", "quantized", "in_place_kv", faults.grown_without_the_old, "decode"),
+    ):
+        plain = open_plain(f"synthetic:tiny-{name}", format)
+        found = climb(plain, observe(plain, PLAN), Asked(asked), planted(fault))
+        assert found.failed[:1] == [rung], (name, found.outcomes)
+
+
+@pytest.fixture
+def rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let fused_qkv claim no more than rounding."""
+    table = {**known(), "fused_qkv": replace(known()["fused_qkv"], exactness="rounding")}
+    monkeypatch.setattr("switchboard.bisect.ladder.known", lambda: table)
+
+
+@pytest.mark.usefixtures("rounding")
+def test_rounding_forgives_the_last_places_and_no_more(reference: Reference) -> None:
+    near = climbed(reference, faults.noisy(1e-7))
+    assert near.failed == [], near.outcomes
+    assert all(0 < (one.worst or 1) < 2e-5 for one in near.outcomes if one.worst is not None)
+    far = climbed(reference, faults.noisy(1e-3))
+    assert far.failed[:1] == ["modules"]
+    assert "allowed" in told(far, "modules")
+
+
+@pytest.mark.usefixtures("rounding")
+@pytest.mark.parametrize(
+    ("fault", "rung"), [(fault, rung) for fault, rung, _ in FAULTS if rung != "audit"]
+)
+def test_rounding_forgives_no_planted_fault(
+    fault: faults.Fault, rung: str, reference: Reference
+) -> None:
+    assert climbed(reference, fault).failed[:1] == [rung]
+
+
+def test_a_decided_token_may_not_flip_and_a_near_tie_may() -> None:
+    old = mx.array([[1.0, 9.0, 2.0, 8.9999]])
+    assert flipped(old, old) is None
+    assert flipped(old, mx.array([[1.0, 9.0, 2.0, 9.0001]])) is None
+    assert "token 2 instead of 1, which led by 7" in str(
+        flipped(old, mx.array([[1.0, 9.0, 9.5, 2.0]]))
+    )
+
+
+@pytest.mark.families
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_switch_on_every_family(family: str) -> None:
     models = tiny([family], ["none", "mixed"])
