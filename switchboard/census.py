@@ -4,8 +4,8 @@ MLX builds the graph of a step before anything is computed, so the operations ca
 running them: the graph of the logits and of what the step writes into the cache, down to arrays that are there
 already. Operations that only look at memory in another way (`VIEWS`) are told apart, as they start no kernel.
 
-The graph is that of the device: on a GPU a norm, a rotation and an attention are one operation each, on a CPU they stand
-there as what they are made of.
+The graph is that of the device: on a GPU a norm, a rotation and an attention are one operation each, on a CPU they
+stand there as what they are made of.
 
 A count of operations is not one of kernel launches: MLX may start several kernels for one operation, or one for
 several. Those are counted by the driver alone; see `launches`.

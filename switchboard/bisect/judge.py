@@ -91,7 +91,7 @@ class Judge:
                 if told.tokens == wanted.tokens:
                     off |= {f"{name}, {where}": array for name, array in wanted.cache.items()}
                     on |= {f"{name}, {where}": array for name, array in told.cache.items()}
-        what = f"{accepted} of {proposed} guesses stood; the cache after {rungs.STEPS} tokens"
+        what = f"{accepted} of {proposed} guesses stood; the cache after {rungs.LOOPED} tokens"
         return self._judged("decode", compare(off, on, self._exact), what)
 
     def answers(self) -> Outcome:

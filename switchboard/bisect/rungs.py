@@ -19,6 +19,7 @@ from switchboard.speculate import verified
 MAGNITUDES = (1.0, 0.01, 30.0)
 LENGTHS = (1, 37, 130)
 STEPS = 20
+LOOPED = 12
 FILLED = ROOM.prompt
 """mlx-lm's cache grows at 256, where the room ends too: the twenty steps cross that place."""
 WIDTHS = (2, 4, 8)
@@ -42,7 +43,7 @@ class Plan:
     """How much the last rung does: prompts × tokens, once greedy and once drawn with a seed."""
 
     prompts: int = 2
-    tokens: int = 12
+    tokens: int = 10
     seed: int = 11
 
     def battery(self) -> list[tuple[str, Sampling]]:
@@ -161,10 +162,13 @@ class Loop:
 
 
 class Scripted:
-    """Guesses the tokens that are known to come, one to five at a time, with a wrong one at a place that moves.
+    """Guesses the tokens that are known to come, with a wrong one at places that are written down.
 
-    So that every depth is accepted and rejected in a few passes, whatever the switch's own proposer finds.
+    So that guesses stand whole, in part and not at all within a few passes, whatever the switch's own proposer finds.
     """
+
+    script = ((3, 1), (4, None), (2, 0), (5, 3), (1, 0))
+    """How many to guess, and which of them is wrong."""
 
     def __init__(self, coming: list[int], vocabulary: int) -> None:
         self._coming = coming
@@ -181,12 +185,11 @@ class Scripted:
         self._made += len(tokens)
 
     def propose(self, limit: int) -> list[int]:
-        """What comes next, with one fault unless its place is past the end."""
+        """The next line of the script."""
+        width, place = self.script[self._asked % len(self.script)]
         self._asked += 1
-        width = min(limit, 1 + self._asked % 5)
-        guesses = self._coming[self._made : self._made + width]
-        place = self._asked * 2 % 7
-        if place < len(guesses):
+        guesses = self._coming[self._made : self._made + min(limit, width)]
+        if place is not None and place < len(guesses):
             guesses[place] = (guesses[place] + 1) % self._vocabulary
         return guesses
 
@@ -195,14 +198,14 @@ class Scripted:
 
 
 def loop(subject: Subject, cache: list[Any], sampling: Sampling, proposer: Proposer | None) -> Loop:
-    """Twenty tokens after the prompt of rung 4, by the plain loop or through the verify loop."""
+    """Twelve tokens after the prompt of rung 4, by the plain loop or through the verify loop."""
     prompt, tally, made = subject.ids(FILLED + 1), Tally(), list[int]()
     model, sampler = subject.model, Sampler(sampling, ())
     if proposer is None:
-        loops = plain(model, cache, prompt[-1], sampler, STEPS)
+        loops = plain(model, cache, prompt[-1], sampler, LOOPED)
     else:
         proposer.begin(list(prompt))
-        loops = verified(model, cache, prompt[-1], sampler, proposer, STEPS, tally)
+        loops = verified(model, cache, prompt[-1], sampler, proposer, LOOPED, tally)
     for tokens in loops:
         made += tokens
     # The last token was not fed, so every loop leaves the same rows behind.
