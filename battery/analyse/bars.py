@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from battery.analyse.numerals import percent
 from battery.analyse.speed import Comparison
 from battery.analyse.stopping import DECIDED
 from battery.ledger.claims import Bar, wording
@@ -131,12 +132,10 @@ def _outcome(
         return end >= bound if side == "at least" else end <= bound
 
     if holds(near):
-        return "met", f"the {names[0]} end is {percent(near)}"
+        return "met", f"the {names[0]} end is {percent(near, 4, sign=True)}"
     if not holds(far):
-        return "failed", f"even the {names[1]} end is {percent(far)}"
-    return "undecided", f"the bound lies inside the interval, {percent(low)} to {percent(high)}"
-
-
-def percent(share: float) -> str:
-    """A change in percent, with its sign."""
-    return f"{100 * share:+.4g} %".replace("-", "−")
+        return "failed", f"even the {names[1]} end is {percent(far, 4, sign=True)}"
+    return (
+        "undecided",
+        f"the bound lies inside the interval, {percent(low, 4, sign=True)} to {percent(high, 4, sign=True)}",
+    )

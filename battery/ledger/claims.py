@@ -28,7 +28,7 @@ class Stopping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `fixed`: after `blocks`. `looks`: after the first of the declared looks at which every candidate's primary endpoint
     is decided, each tested at a smaller alpha so that all together stay at .05. `precision`: as soon as every
-    candidate's interval at the primary endpoint is no wider than ± `half_width`, at alpha .04. Both end after `blocks`
+    candidate's interval at the primary endpoint is no wider than ± `half_width`, at alpha .03. Both end after `blocks`
     at the latest. Source of the alphas: simulated batteries in which nothing differs (reports/statistics.md).
     """
 
@@ -42,7 +42,7 @@ class Stopping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def alpha(self) -> float:
         """Of every test of a campaign under this rule."""
         if self.rule == "precision":
-            return 0.04
+            return 0.03
         looks = len(self.looks) if self.rule == "looks" else 1
         return 0.05 if looks <= 1 else 0.018 if looks <= 4 else 0.05 / looks
 

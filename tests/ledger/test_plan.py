@@ -134,4 +134,4 @@ def test_the_level_of_the_tests_follows_the_stopping_rule(tmp_path: Path) -> Non
     assert Stopping().alpha == 0.05
     assert Stopping(rule="looks", looks=(6, 8, 10, 12)).alpha == 0.018
     assert Stopping(rule="looks", looks=(6, 7, 8, 9, 10)).alpha == pytest.approx(0.01)
-    assert Stopping(rule="precision", half_width=0.02).alpha == 0.04
+    assert Stopping(rule="precision", half_width=0.02).alpha == 0.03
