@@ -96,3 +96,12 @@ def test_the_noise_floor_is_read_from_a_campaigns_findings(
     assert there["seal"] == found.seal
     page = report.page({**told, "noise_floor": there})
     assert f"±{100 * primary['half_width']:.2f} %" in page
+
+
+def test_the_readme_says_what_was_measured(told: dict[str, Any]) -> None:
+    page = " ".join((ROOT / "README.md").read_text().split())
+    nulls = told["nulls"]
+    fastest = round(nulls["rules"]["fastest_2"] * nulls["batteries"])
+    assert f"Over {nulls['batteries']} simulated batteries in which nothing differs" in page
+    assert f"{nulls['rejections']} came out different through this analysis" in page
+    assert f"calls {fastest} of them different" in page
