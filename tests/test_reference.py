@@ -103,7 +103,7 @@ def test_the_readme_says_of_the_clock_what_was_measured() -> None:
 
 
 def test_an_arm_against_itself_clears_its_sealed_bars_and_is_called_nothing() -> None:
-    found = analyse(ROOT / "receipts" / "aa-cpu")
+    found = analysis.analyse(ROOT / "receipts" / "aa-cpu")
     assert [(bar.outcome, bar.sealed) for bar in found.bars] == [("met", True)] * 4
     words = {one.verdict.word for one in found.comparisons}
     assert words <= {"undecided", "equivalent"}, "noise alone must make no difference"
