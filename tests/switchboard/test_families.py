@@ -130,8 +130,10 @@ def test_each_switch_is_bitwise_or_declines(family: str, kind: str) -> None:
 @pytest.mark.usefixtures("narrow")
 def test_all_switches_together_are_bitwise(family: str, kind: str) -> None:
     model, _ = tiny.build(family, kind)
-    switched(model, *ALL)
+    board = switched(model, *ALL)
     assert same(plain(family, kind), logits(model))
+    expected = (MIXED if kind == "mixed" else EVEN)[family]
+    assert [told(board, name) for name in ALL] == list(expected)
 
 
 @pytest.mark.parametrize("family", ["qwen3_5_moe", "qwen2", "gemma3"])
