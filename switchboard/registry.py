@@ -4,6 +4,7 @@ To add one: write one file there with one function of the file's name, decorated
 exactness=…)`. Nothing else has to be touched. A stage fixes what the function takes and gives:
 
 - weights: (model, options, counter) -> Applied; changes the model in place, can be undone;
+- step:    the same, for what changes the forward and not the weights; put on after every `weights` switch;
 - draft:   (options, counter) -> Proposer; guesses tokens for the verify loop.
 
 A function that cannot do its work raises Declined with the reason.
@@ -24,7 +25,7 @@ import msgspec
 
 from switchboard.errors import ConfigError
 
-Stage = Literal["weights", "draft"]
+Stage = Literal["weights", "step", "draft"]
 Exactness = Literal["exact", "rounding", "lossy"]
 
 
@@ -55,7 +56,7 @@ class Counter:
 
 @dataclass(frozen=True)
 class Applied:
-    """What a `weights` switch did: coverage in layers, what it left alone and why, and the way back."""
+    """What a `weights` or `step` switch did: coverage in layers, what it left alone and why, and the way back."""
 
     fused: int
     eligible: int

@@ -18,7 +18,7 @@ from switchboard.wire import ChatBody, read
 
 
 def test_every_switch_file_declares_itself() -> None:
-    assert set(known()) == {"fused_gate_up", "fused_qkv", "prompt_lookup"}
+    assert set(known()) == {"fused_epilogue", "fused_gate_up", "fused_qkv", "prompt_lookup"}
 
 
 def test_switches_parse() -> None:

@@ -27,7 +27,12 @@ def test_health_names_everything(shared: Start) -> None:
     assert health["pid"] == shared(*TINY).process.pid, "the preload keeps the process id"
     assert health["model"]["synthetic"] is True
     assert health["model"]["context"] == 2048
-    assert set(health["switches"]) == {"fused_qkv", "fused_gate_up", "prompt_lookup"}
+    assert set(health["switches"]) == {
+        "fused_epilogue",
+        "fused_qkv",
+        "fused_gate_up",
+        "prompt_lookup",
+    }
     assert {one["state"] for one in health["switches"].values()} == {"off"}
     assert health["memory"]["source"] == "mlx"
     assert len(health["config_digest"]) == 64
