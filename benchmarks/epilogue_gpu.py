@@ -7,7 +7,8 @@ Parts, each on its own, none of which ends the others:
 
 - kernel: every head size, type, rotation, input form and way of writing, at offsets up to 131,071 and 1 to 5 rows,
   against MLX's add, rope and slice update on the same numbers: the same bytes or not;
-- text: 128 greedy tokens after three prompts (one crosses the cache's growth), chain against kernel;
+- text: 128 greedy tokens after three prompts (one crosses the cache's growth), and the logits of 128 given tokens with
+  the caches they leave, chain against kernel, and the chain against itself;
 - speed: decode over caches filled with random numbers, the arms chain, rows and cache in turn within each block, the
   order rotating; ratio to the chain by blocks, with its interval, and the peak memory over what the model holds;
 - launches: kernels of one decode step by name, from CUPTI through torch's profiler where that works.
@@ -40,6 +41,7 @@ from switchboard.config import parse_asked
 from switchboard.decode import Tally
 from switchboard.epilogue import kernel, probe
 from switchboard.epilogue.kernel import FORMS, Geometry
+from switchboard.errors import Declined
 from switchboard.load import load
 from switchboard.models import resolve
 from switchboard.registry import Counter
@@ -187,13 +189,18 @@ class Arms:
         self._arms = {"chain": self._plain}
         for way in ARMS[1:]:
             started = time.perf_counter()
-            done = put_on(self.model, Options(kv=way), self.counter, kernel.launch)
+            try:
+                done = put_on(self.model, Options(kv=way), self.counter, kernel.launch)
+            except Declined as declined:
+                self.told[way] = {"declined": str(declined)}
+                continue
             self._arms[way] = self._classes()
             done.undo()
             self.told[way] = {
                 "fused": done.fused, "eligible": done.eligible, "note": done.note,
                 "load_s": round(time.perf_counter() - started, 2),
             }  # fmt: skip
+        self.names = tuple(self._arms)
         q = self.model.layers[0].self_attn.q_proj
         module = q._joint.product if hasattr(q, "_joint") else q
         self.dtype = module.scales.dtype if "scales" in module else module.weight.dtype
@@ -218,26 +225,58 @@ class Arms:
         return caches
 
 
+def walk(arms: Arms, arm: str, length: int) -> tuple[list[int], list[mx.array]]:
+    """Greedy tokens after a prompt; and the logits of as many given tokens, with the caches they leave."""
+    arms.turn(arm)
+    before = arms.counter.runs
+    prompt = [(17 * place + 3) % 500 for place in range(length)]
+    cache = kv.make(arms.model)
+    decode.prefill(arms.model, cache, prompt, 2048, Tally(), lambda: None)
+    steps = decode.plain(arms.model, cache, prompt[-1], Sampler(GREEDY, ()), TOKENS)
+    written = [token for tokens in steps for token in tokens]
+    cache = kv.make(arms.model)
+    decode.prefill(arms.model, cache, prompt, 2048, Tally(), lambda: None)
+    seen: list[mx.array] = []
+    for place in range(TOKENS):
+        seen.append(decode.forward(arms.model, cache, mx.array([(29 * place + 7) % 500])))
+        mx.async_eval(seen[-1])
+    seen += [array for entry in cache for array in entry.keys_and_values()]
+    mx.eval(seen)
+    assert (arms.counter.runs > before) == (arm != "chain"), (
+        "the arm did not run what it is named for"
+    )
+    return written, seen
+
+
 def text(arms: Arms) -> dict[str, Any]:
-    """128 greedy tokens after each prompt: where each arm leaves the chain, or None."""
+    """For each prompt and arm: the first greedy token that differs, and how many of the forced logits and caches do.
+
+    `again` is the chain a second time: what the device itself does not repeat is no fault of a kernel.
+    """
     told: dict[str, Any] = {}
     for length in PROMPTS:
-        written = {}
-        for arm in ARMS:
-            arms.turn(arm)
-            before = arms.counter.runs
-            cache = kv.make(arms.model)
-            prompt = [(17 * place + 3) % 1000 for place in range(length)]
-            decode.prefill(arms.model, cache, prompt, 2048, Tally(), lambda: None)
-            steps = decode.plain(arms.model, cache, prompt[-1], Sampler(GREEDY, ()), TOKENS)
-            written[arm] = [token for tokens in steps for token in tokens]
-            assert (arms.counter.runs > before) == (arm != "chain"), (
-                "the arm did not run what it is named for"
+        tokens, seen = walk(arms, "chain", length)
+        mine: dict[str, Any] = {
+            "distinct": len(set(tokens)),
+            "finite": bool(mx.isfinite(seen[0]).all().item()),
+        }
+        for name, arm in (("again", "chain"), *zip(arms.names[1:], arms.names[1:], strict=True)):
+            others, found = walk(arms, arm, length)
+            first = next(
+                (n for n, (a, b) in enumerate(zip(tokens, others, strict=True)) if a != b), None
             )
-        told[str(length)] = {
-            arm: next((n for n, (a, b) in enumerate(zip(written["chain"], written[arm], strict=True)) if a != b), None)
-            for arm in ARMS[1:]
-        }  # fmt: skip
+            wrong = [
+                n
+                for n, (a, b) in enumerate(zip(seen, found, strict=True))
+                if not mx.array_equal(a, b).item()
+            ]
+            mine[name] = {
+                "token": first,
+                "arrays": len(seen),
+                "differ": len(wrong),
+                "first": wrong[:1],
+            }
+        told[str(length)] = mine
     return told
 
 
@@ -259,19 +298,19 @@ def timed(arms: Arms, arm: str, context: int) -> tuple[float, int]:
 
 def speed(arms: Arms, context: int) -> dict[str, Any]:
     """Every arm once in each block, the order rotating; ratios of speed to the chain with 95 % intervals."""
-    for arm in ARMS:
+    for arm in arms.names:
         timed(arms, arm, context)
-    seconds: dict[str, list[float]] = {arm: [] for arm in ARMS}
-    peaks: dict[str, list[int]] = {arm: [] for arm in ARMS}
+    seconds: dict[str, list[float]] = {arm: [] for arm in arms.names}
+    peaks: dict[str, list[int]] = {arm: [] for arm in arms.names}
     for block in range(BLOCKS):
-        turn = block % len(ARMS)
-        order = (*ARMS[turn:], *ARMS[:turn])
+        turn = block % len(arms.names)
+        order = (*arms.names[turn:], *arms.names[:turn])
         for arm in order if block % 2 == 0 else order[::-1]:
             took, peak = timed(arms, arm, context)
             seconds[arm].append(took)
             peaks[arm].append(peak)
     told: dict[str, Any] = {"seconds": seconds, "peaks": peaks, "ratio": {}}
-    for arm in ARMS[1:]:
+    for arm in arms.names[1:]:
         logs = [math.log(a / b) for a, b in zip(seconds["chain"], seconds[arm], strict=True)]
         found = stats.paired(logs)
         assert found is not None
@@ -286,14 +325,14 @@ def speed(arms: Arms, context: int) -> dict[str, Any]:
 
 def show(name: str, context: int, found: dict[str, Any]) -> None:
     """One line of the table."""
-    ms = {arm: 1e3 * sorted(found["seconds"][arm])[BLOCKS // 2] for arm in ARMS}
-    mb = {arm: max(found["peaks"][arm]) / 1e6 for arm in ARMS}
+    ms = {arm: 1e3 * sorted(seconds)[BLOCKS // 2] for arm, seconds in found["seconds"].items()}
+    mb = {arm: max(peaks) / 1e6 for arm, peaks in found["peaks"].items()}
     ratios = "  ".join(
         f"{a} {r['ratio']:.3f}x [{r['low']:.3f}, {r['high']:.3f}]"
         for a, r in found["ratio"].items()
     )
-    print(f"{name:30} {context:6}  ms {'/'.join(f'{ms[a]:.2f}' for a in ARMS)}  "
-          f"peak MB {'/'.join(f'{mb[a]:.0f}' for a in ARMS)}  {ratios}", flush=True)  # fmt: skip
+    print(f"{name:30} {context:6}  ms {'/'.join(f'{ms[a]:.2f}' for a in ms)}  "
+          f"peak MB {'/'.join(f'{mb[a]:.0f}' for a in ms)}  {ratios}", flush=True)  # fmt: skip
 
 
 # --- launches -----------------------------------------------------------------------------------------------------
@@ -362,7 +401,8 @@ def models(told: dict[str, Any], late: Callable[[], bool]) -> None:
             mine["arms"] = arms.told
             print(f"{name}: {arms.told}", flush=True)
             mine["text"] = text(arms)
-            print(f"  first differing greedy token by prompt length: {mine['text']}", flush=True)
+            for length, one in mine["text"].items():
+                print(f"  text after {length}: {one}", flush=True)
             for context in CONTEXTS:
                 if late():
                     mine["left_out"] = f"context {context} and above: out of time"
@@ -421,9 +461,20 @@ def verdict(told: dict[str, Any]) -> int:
         if isinstance(mine, dict)
         for one in mine.get("text", {}).values()
     ]
-    tokens = all(place is None for one in texts for place in one.values()) if texts else None
+    runs = [one[arm] for one in texts for arm in ARMS[1:] if arm in one]
+    tokens = all(one["token"] is None for one in runs) if runs else None
+    logits = (
+        f"{sum(one['arrays'] - one['differ'] for one in runs)}/{sum(one['arrays'] for one in runs)}"
+    )
     errors = [name for name in ("kernel", "models", "launches") if "error" in told[name]]
-    errors += [name for name, mine in models.items() if isinstance(mine, dict) and "error" in mine]
+    for name, mine in models.items():
+        if isinstance(mine, dict):
+            errors += [name] if "error" in mine else []
+            errors += [
+                f"{name} {arm} declined"
+                for arm, one in mine.get("arms", {}).items()
+                if "declined" in one
+            ]
     ratios = {
         f"{name} {context}": {arm: round(one["ratio"], 3) for arm, one in mine[str(context)]["ratio"].items()}
         for name, mine in models.items() if isinstance(mine, dict)
@@ -431,7 +482,8 @@ def verdict(told: dict[str, Any]) -> int:
     }  # fmt: skip
     bitwise = kernels.get("all") and kernels.get("same") == kernels.get("all")
     print(json.dumps({
-        "bitwise": f"{kernels.get('same')}/{kernels.get('all')}", "same_text": tokens, "ratios": ratios,
+        "bitwise": f"{kernels.get('same')}/{kernels.get('all')}", "same_text": tokens,
+        "same_logits_and_rows": logits, "ratios": ratios,
         "launches": {key: one["all"] for key, one in told["launches"].items() if isinstance(one, dict)},
         "errors": errors,
     }))  # fmt: skip

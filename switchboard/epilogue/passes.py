@@ -81,7 +81,7 @@ class Pass:
         layer, cache = self.layer, self.cache
         products = [self._products[place] for place in sorted(self._products)]
         biases = [self._biases[place] for place in sorted(self._biases)]
-        geometry = replace(layer.geometry, joined=len(products) == 1, biased=bool(biases))
+        geometry = layer.variant(len(products) == 1, bool(biases))
         if len(products) not in (1, 3) or len(biases) not in (0, len(products)):
             raise RuntimeError(f"epilogue: {len(products)} products with {len(biases)} biases")
         capacity = 0
@@ -134,19 +134,24 @@ class Layer:
     places: Places
     now: Pass | None = None
     blanks: dict[tuple[int, int, mx.Dtype], mx.array] = field(default_factory=dict)
+    variants: dict[tuple[bool, bool], Geometry] = field(default_factory=dict)
+    plain_cache: type = field(default_factory=lambda: lm.caches().KVCache)
+
+    def variant(self, joined: bool, biased: bool) -> Geometry:
+        """The geometry for a form of input; which one it is can change while the layer lives."""
+        key = (joined, biased)
+        if key not in self.variants:
+            self.variants[key] = replace(self.geometry, joined=joined, biased=biased)
+        return self.variants[key]
 
     def nothing(self, place: int, rows: int, dtype: mx.Dtype) -> mx.array:
         """What stands for a product that only the kernel reads: NaN, and never computed."""
         key = (place, rows, dtype)
         if key not in self.blanks:
-            self.blanks[key] = mx.full((1, rows, self.widths[place]), float("nan"), dtype)
+            heads = self.geometry.keys if place else self.geometry.queries
+            width = heads * self.geometry.size
+            self.blanks[key] = mx.full((1, rows, width), float("nan"), dtype)
         return self.blanks[key]
-
-    @property
-    def widths(self) -> tuple[int, int, int]:
-        """Output widths of q, k and v."""
-        keys = self.geometry.keys * self.geometry.size
-        return (self.geometry.queries * self.geometry.size, keys, keys)
 
     def fits(self, x: mx.array, cache: Any) -> bool:
         """Whether this pass is one for the kernel."""
@@ -154,7 +159,7 @@ class Layer:
             return False
         if not self.geometry.into_cache:
             return isinstance(cache.offset, int)
-        return type(cache) is lm.caches().KVCache and cache.keys is not None
+        return type(cache) is self.plain_cache and cache.keys is not None
 
     def forward(self, plain: Any, x: mx.array, rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """The attention's own forward, with the stand-ins where they fit."""

@@ -114,6 +114,7 @@ def prove(layer: Layer, forms: tuple[str, ...], full: bool) -> Callable[[], None
     differs = None
     for form in forms:
         layer.geometry = replace(geometry, form=form)
+        layer.variants.clear()
         back = hook(layer)
         wrong = probe.difference(plain, lambda: probe.passes(attention, geometry, cases), cases)
         if wrong is None:
