@@ -135,7 +135,7 @@ class Layer:
     now: Pass | None = None
     blanks: dict[tuple[int, int, mx.Dtype], mx.array] = field(default_factory=dict)
     variants: dict[tuple[bool, bool], Geometry] = field(default_factory=dict)
-    plain_cache: type = field(default_factory=lambda: lm.caches().KVCache)
+    plain_cache: Any = field(default_factory=lambda: lm.caches().KVCache)
 
     def variant(self, joined: bool, biased: bool) -> Geometry:
         """The geometry for a form of input; which one it is can change while the layer lives."""
