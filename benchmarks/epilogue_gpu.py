@@ -70,11 +70,14 @@ GREEDY = Sampling(temperature=0.0, ignore_eos=True)
 
 def geometries() -> Iterator[Geometry]:
     """Head sizes × rotations × input forms × ways of writing; then given frequencies, and no bias."""
-    for size, traditional, joined, into in product((64, 128), *([(False, True)] * 3)):
-        yield Geometry(8, 2, size, traditional, 1e6, 1.0, joined, True, into)
+    apart, joined = (0, 1, 2), (0, 0, 0)
+    flags = (False, True)
+    for size, traditional, buffers, into in product((64, 128), flags, (apart, joined), flags):
+        yield Geometry(8, 2, size, traditional, 1e6, 1.0, buffers, True, into)
     for size in (64, 128):
-        yield Geometry(8, 2, size, False, None, 1.0, True, True, True)
-        yield Geometry(9, 3, size, True, 1e5, 1.0, False, False, True)
+        yield Geometry(8, 2, size, False, None, 1.0, joined, True, True)
+        yield Geometry(9, 3, size, True, 1e5, 1.0, apart, False, True)
+        yield Geometry(8, 2, size, False, 1e6, 1.0, (0, 0, 1), True, True)
 
 
 def chain(
@@ -99,6 +102,13 @@ def chain(
     return [*turned, heads[2]]
 
 
+def pick(all_three: list[mx.array], geometry: Geometry, wanted: int) -> list[mx.array]:
+    """Those of q, k and v that lie in one buffer."""
+    return [
+        one for one, buffer in zip(all_three, geometry.buffers, strict=True) if buffer == wanted
+    ]
+
+
 def differs(geometry: Geometry, dtype: mx.Dtype) -> str | None:
     """Where the kernel's bytes are not the chain's, or None."""
     widths = [count * geometry.size for count in (geometry.queries, geometry.keys, geometry.keys)]
@@ -121,9 +131,14 @@ def differs(geometry: Geometry, dtype: mx.Dtype) -> str | None:
         mine = [one * 1 for one in old]
         mx.eval(parts, biases, old, mine)
         wanted = chain(geometry, parts, biases, freqs, offset)
-        inputs = [mx.concatenate(parts, axis=-1)] if geometry.joined else list(parts)
+        inputs = [
+            mx.concatenate(pick(parts, geometry, b), axis=-1)
+            for b in range(max(geometry.buffers) + 1)
+        ]
         if biases:
-            inputs += [mx.concatenate(biases)] if geometry.joined else biases
+            inputs += [
+                mx.concatenate(pick(biases, geometry, b)) for b in range(max(geometry.buffers) + 1)
+            ]
         inputs.append(mx.array([offset, rows, capacity], dtype=mx.int32))
         inputs += [] if freqs is None else [freqs]
         inputs += mine if geometry.into_cache else []
@@ -175,7 +190,7 @@ def kernels(told: dict[str, Any], late: Callable[[], bool]) -> None:
     )
     for case in cases:
         if case["differs"]["plain"] is not None:
-            print(f"  {case['type']} {case['size']} joined={case['joined']} traditional={case['traditional']} "
+            print(f"  {case['type']} {case['size']} buffers={case['buffers']} traditional={case['traditional']} "
                   f"into_cache={case['into_cache']}: {case['differs']}", flush=True)  # fmt: skip
 
 
@@ -223,7 +238,7 @@ class Arms:
         attention = self.model.layers[0].self_attn
         size = attention.rope.dims
         shape = Geometry(
-            attention.n_heads, attention.n_kv_heads, size, False, 1e4, 1.0, False, False, False
+            attention.n_heads, attention.n_kv_heads, size, False, 1e4, 1.0, (0, 0, 0), False, False
         )
         caches = [probe.filled(shape, context, self.dtype) for _ in self.model.layers]
         mx.eval([entry.keys for entry in caches], [entry.values for entry in caches])

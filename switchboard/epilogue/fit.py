@@ -10,7 +10,6 @@ from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.positional_encoding import RoPE
 from mlx.nn.layers.quantized import QuantizedLinear
 
-from switchboard import lm
 from switchboard.epilogue.kernel import Geometry
 from switchboard.joined import Part
 
@@ -42,7 +41,7 @@ def rotation(rope: Any) -> Rotation | str:
     return f"it rotates by {kind}, which the kernel does not know"
 
 
-def structure(attention: Any, cache: Any, into_cache: bool) -> tuple[Geometry, Rotation] | str:
+def structure(attention: Any, into_cache: bool) -> tuple[Geometry, Rotation] | str:
     """What the kernel needs of an attention, or why it is none for it."""
     norms = sorted(name for name in attention if "norm" in name)
     if norms:
@@ -62,19 +61,36 @@ def structure(attention: Any, cache: Any, into_cache: bool) -> tuple[Geometry, R
         return f"it rotates {turned.dims} numbers of a head of {size}"
     if size % 2 or any(one % size for one in widths) or widths[1] != widths[2]:
         return f"projections of {widths} numbers are not whole heads of an even size ({size})"
-    if into_cache and type(cache) is not lm.caches().KVCache:
-        return f"its {type(cache).__name__} is not written in place; kv=rows leaves the write to it"
     queries, keys = widths[0] // size, widths[1] // size
     if queries % keys:
         return f"{queries} query heads do not share {keys} key heads"
     return Geometry(
-        queries, keys, size, turned.traditional, turned.base, turned.scale, False, False, into_cache
+        queries,
+        keys,
+        size,
+        turned.traditional,
+        turned.base,
+        turned.scale,
+        (0, 0, 0),
+        False,
+        into_cache,
     ), turned
 
 
 def unlike(parts: list[Any]) -> str | None:
     """Why these three do not end in one kernel, or None: another kind of layer, a bias on some only, another type."""
-    found = [part._joint.product if isinstance(part, Part) else part for part in parts]
+    found = [source(part) for part in parts]
+    order = [part._place for part in parts if isinstance(part, Part)]
+    if order != sorted(order):
+        return f"they are joined in another order ({order})"
+    for name, part in zip(SIBLINGS, parts, strict=True):
+        mine = (
+            [one for one in parts if isinstance(one, Part) and one._joint is part._joint]
+            if isinstance(part, Part)
+            else []
+        )
+        if mine and len(mine) != len(part._joint.rows):
+            return f"{name} is joined with something else than q, k and v"
     for name, one in zip(SIBLINGS, found, strict=True):
         if type(one) not in (Linear, QuantizedLinear):
             return f"{name} is a {type(one).__name__}"
@@ -84,6 +100,11 @@ def unlike(parts: list[Any]) -> str | None:
         return "some of q, k and v add a bias of their own and some do not"
     types = {str(one.scales.dtype if "scales" in one else one.weight.dtype) for one in found}
     return f"q, k and v are of {' and '.join(sorted(types))}" if len(types) > 1 else None
+
+
+def source(part: Any) -> Any:
+    """The module that computes a projection: itself, or what it is joined into."""
+    return part._joint.product if isinstance(part, Part) else part
 
 
 def width(part: Any) -> int:

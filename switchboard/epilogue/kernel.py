@@ -6,8 +6,8 @@ replaces, up to the compiler's choice of which product it fuses into a multiply-
 and whoever uses the kernel holds it against the chain first (epilogue.py does).
 
 The source is one text; CUDA and Metal differ in the thread's index, the names of sine and cosine and the word for
-device memory. Two forms of input: the output of one joined product, in which q, k and v lie side by side in every
-row, or three outputs.
+device memory. q, k and v come in one to three buffers: the output of one joined product, in which they lie side by
+side in every row, three outputs, or q and k joined beside a v of other bits.
 
 With `into_cache` the rows of k and v are written into the cache's own buffers, which the kernel gets as inputs. MLX
 does not know of that write: epilogue.py says what has to be done about it. Without, they are outputs like q.
@@ -30,6 +30,7 @@ import numpy as np
 
 Language = Literal["cuda", "metal"]
 GROUP = 128
+BUFFERS = ((0, 0, 0), (0, 0, 1), (0, 1, 1), (0, 1, 0), (0, 1, 2))
 FORMS = {
     "plain": ("x * c - y * s", "x * s + y * c"),
     "first": ("fma(x, c, -(y * s))", "fma(x, s, y * c)"),
@@ -72,15 +73,12 @@ $write
   to[one] = first;
   to[two] = second;
 """)
-JOINED = "  const ${device}T* from = qkv + static_cast<size_t>(row * HEADS + slot) * SIZE;"
-APART = """  const ${device}T* from = is_query
-      ? q + static_cast<size_t>(row * QUERIES + head) * SIZE
-      : (is_value ? v : k) + static_cast<size_t>(row * KEYS + head) * SIZE;"""
-ADD = """  const ${device}T* add = $where;
+READ = """  const ${device}T* from = is_query
+      ? $q
+      : (is_value ? $v : $k);"""
+ADD = """  const ${device}T* add = is_query ? $q : (is_value ? $v : $k);
   first = first + add[one];
   second = second + add[two];"""
-ADD_JOINED = "bias + slot * SIZE"
-ADD_APART = "is_query ? q_bias + head * SIZE : (is_value ? v_bias : k_bias) + head * SIZE"
 INTO_CACHE = """  ${device}T* to = is_query
       ? q_out + static_cast<size_t>(head * rows + row) * SIZE
       : (${device}T*)(is_value ? values : keys)
@@ -104,7 +102,8 @@ class Geometry:
     traditional: bool
     base: float | None
     scale: float
-    joined: bool
+    buffers: tuple[int, int, int]
+    """In which input q, k and v lie: (0, 0, 0) is one joined output, (0, 1, 2) are three."""
     biased: bool
     into_cache: bool
     form: str = "plain"
@@ -117,15 +116,17 @@ class Geometry:
             raise ValueError(f"{self.queries} query heads do not share {self.keys} key heads")
         if self.form not in FORMS:
             raise ValueError(f"form {self.form}: known are {', '.join(FORMS)}")
+        if self.buffers not in BUFFERS:
+            raise ValueError(f"buffers {self.buffers}: known are {BUFFERS}")
         if self.base is not None and not self.base > 0:
             raise ValueError(f"base {self.base}: it must be positive")
 
     @property
     def inputs(self) -> list[str]:
         """Names of the kernel's inputs, in order."""
-        names = ["qkv"] if self.joined else ["q", "k", "v"]
-        if self.biased:
-            names += ["bias"] if self.joined else ["q_bias", "k_bias", "v_bias"]
+        count = max(self.buffers) + 1
+        names = [f"part{buffer}" for buffer in range(count)]
+        names += [f"bias{buffer}" for buffer in range(count)] if self.biased else []
         names += ["place"]
         if self.base is None:
             names += ["freqs"]
@@ -135,6 +136,15 @@ class Geometry:
     def outputs(self) -> list[str]:
         """Names of the kernel's outputs, in order."""
         return ["q_out"] if self.into_cache else ["q_out", "k_out", "v_out"]
+
+    def places(self) -> list[tuple[int, int, int]]:
+        """For q, k and v: their buffer, where they begin in its row, and how long that row is."""
+        heads = (self.queries, self.keys, self.keys)
+        lengths, begins = [0, 0, 0], []
+        for buffer, count in zip(self.buffers, heads, strict=True):
+            begins.append(lengths[buffer])
+            lengths[buffer] += count * self.size
+        return [(b, begin, lengths[b]) for b, begin in zip(self.buffers, begins, strict=True)]
 
     def threads(self, rows: int) -> int:
         """One thread for each pair of numbers."""
@@ -160,11 +170,16 @@ def source(geometry: Geometry, words: Language) -> str:
     mine = WORDS[words]
     one, two = ("2 * pair", "2 * pair + 1") if geometry.traditional else ("pair", "pair + HALF")
     turned = FORMS[geometry.form]
-    where = ADD_JOINED if geometry.joined else ADD_APART
+    places = list(zip("qkv", geometry.places(), strict=True))
+    read = {
+        n: f"part{b} + static_cast<size_t>(row) * {length} + ({begin} + head * SIZE)"
+        for n, (b, begin, length) in places
+    }
+    add = {n: f"bias{b} + ({begin} + head * SIZE)" for n, (b, begin, _) in places}
     base = None if geometry.base is None else literal(log2(geometry.base))
     parts = {
-        "read": JOINED if geometry.joined else APART,
-        "bias": Template(ADD).safe_substitute(where=where) if geometry.biased else "",
+        "read": Template(READ).safe_substitute(read),
+        "bias": Template(ADD).safe_substitute(add) if geometry.biased else "",
         "write": INTO_CACHE if geometry.into_cache else AS_ROWS,
         "frequency": GIVEN if base is None else Template(POWER).safe_substitute(base=base),
     }

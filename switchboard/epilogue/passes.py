@@ -3,8 +3,9 @@
 Nothing of the model is copied or replaced. The attention gets a subclass of its own class, made on the fly; for the
 length of one pass that fits, the names `q_proj`, `k_proj`, `v_proj` and `rope` answer with stand-ins and the cache is a
 stand-in too. The stand-ins of the projections compute the products without the bias, the rotation of q launches the
-kernel, and the cache's stand-in hands out what it wrote. Any other pass (prefill, wide verify passes, several
-sequences, a cache of another kind) is the plain forward. What the model gets from the projections meanwhile is NaN:
+kernel, and the cache's stand-in hands out what it wrote, or has the real cache write what the kernel gave as rows
+(every cache but mlx-lm's plain one). Any other pass (prefill, wide verify passes, several sequences) is the plain
+forward. What the model gets from the projections meanwhile is NaN:
 a forward that does anything else with it than reshape it fails the probe at once.
 
 The write itself is the kernel's, under the rules of writes.py.
@@ -21,7 +22,7 @@ from mlx.nn.layers.quantized import QuantizedLinear
 
 from switchboard import lm
 from switchboard.epilogue import writes
-from switchboard.epilogue.fit import SIBLINGS, Rotation, separate_bias
+from switchboard.epilogue.fit import SIBLINGS, Rotation, separate_bias, source
 from switchboard.epilogue.kernel import Geometry
 from switchboard.joined import Part
 from switchboard.registry import Counter
@@ -36,9 +37,11 @@ class Pass:
         self.layer = layer
         self.cache = cache
         self.rows = rows
+        self.done = False
         self.offset: int = cache.offset
         self._products: dict[int, mx.array] = {}
-        self._biases: dict[int, mx.array] = {}
+        self._biases: list[mx.array] = []
+        self._buffers: list[int] = []
         self._q: mx.array | None = None
         self._written: list[mx.array] = []
         self._turned = 0
@@ -49,20 +52,21 @@ class Pass:
             "rope": self.rope,
         }
 
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else the forward asks of its cache."""
+        return getattr(self.__dict__["cache"], name)
+
     def project(self, place: int, x: mx.array) -> mx.array:
         """Compute a product without its bias; the answer only has the right shape and type."""
         part = self.layer.attention[SIBLINGS[place]]
-        if not isinstance(part, Part):
-            self._add(place, part, x)
-        elif place == 0:
-            part._joint.counter.runs += 1
-            self._add(0, part._joint.product, x)
-        return self.layer.nothing(place, self.rows, self._products[0].dtype)
-
-    def _add(self, place: int, module: Any, x: mx.array) -> None:
-        self._products[place] = raw(module, x)
-        if separate_bias(module):
-            self._biases[place] = module.bias
+        module = source(part)
+        if id(module) not in self._products:
+            self._products[id(module)] = raw(module, x)
+            self._biases += [module.bias] if separate_bias(module) else []
+            if isinstance(part, Part):
+                part._joint.counter.runs += 1
+        self._buffers.append(list(self._products).index(id(module)))
+        return self.layer.nothing(place, self.rows, self._products[id(module)].dtype)
 
     def rope(self, x: mx.array, offset: Any = 0, **more: Any) -> mx.array:
         """The first call is for q and launches the kernel, the second is for k and has nothing left to do."""
@@ -79,19 +83,19 @@ class Pass:
 
     def _launch(self) -> list[mx.array]:
         layer, cache = self.layer, self.cache
-        products = [self._products[place] for place in sorted(self._products)]
-        biases = [self._biases[place] for place in sorted(self._biases)]
-        geometry = layer.variant(len(products) == 1, bool(biases))
-        if len(products) not in (1, 3) or len(biases) not in (0, len(products)):
-            raise RuntimeError(f"epilogue: {len(products)} products with {len(biases)} biases")
+        if len(self._buffers) != len(SIBLINGS):
+            raise RuntimeError(f"epilogue: {len(self._buffers)} projections before the rotation")
+        into_cache = layer.writes_into(cache)
+        geometry = layer.variant(tuple(self._buffers), bool(self._biases), into_cache)
         capacity = 0
-        if geometry.into_cache:
+        if into_cache:
             writes.room(cache, self.rows)
             capacity = cache.keys.shape[2]
-        inputs = [*products, *biases, layer.places.at(self.offset, self.rows, capacity)]
+        inputs = [*self._products.values(), *self._biases]
+        inputs.append(layer.places.at(self.offset, self.rows, capacity))
         if layer.rotation.freqs is not None:
             inputs.append(layer.rotation.freqs)
-        if geometry.into_cache:
+        if into_cache:
             inputs += [cache.keys, cache.values]
         return layer.launch(geometry, self.rows, inputs)
 
@@ -99,11 +103,12 @@ class Pass:
         """The cache with the new rows in it, as its own method would hand it out."""
         if self._turned != 2 or self._q is None:
             raise RuntimeError("epilogue: the cache was asked before q and k were rotated")
-        cache, self.cache = self.cache, None
+        self.done = True
         if self._written:
-            return cache.update_and_fetch(*self._written)
-        writes.wrote(cache, self.rows, self._q)
-        return cache.keys_and_values()
+            self.layer.counter.add("left_to_the_cache")
+            return self.cache.update_and_fetch(*self._written)
+        writes.wrote(self.cache, self.rows, self._q)
+        return self.cache.keys_and_values()
 
 
 class Places:
@@ -134,15 +139,23 @@ class Layer:
     places: Places
     now: Pass | None = None
     blanks: dict[tuple[int, int, mx.Dtype], mx.array] = field(default_factory=dict)
-    variants: dict[tuple[bool, bool], Geometry] = field(default_factory=dict)
+    variants: dict[tuple[Any, ...], Geometry] = field(default_factory=dict)
     plain_cache: Any = field(default_factory=lambda: lm.caches().KVCache)
 
-    def variant(self, joined: bool, biased: bool) -> Geometry:
-        """The geometry for a form of input; which one it is can change while the layer lives."""
-        key = (joined, biased)
+    def variant(self, buffers: Any, biased: bool, into_cache: bool) -> Geometry:
+        """The geometry for a form of input and a way of writing; both can change while the layer lives."""
+        key = (buffers, biased, into_cache)
         if key not in self.variants:
-            self.variants[key] = replace(self.geometry, joined=joined, biased=biased)
+            self.variants[key] = replace(
+                self.geometry, buffers=buffers, biased=biased, into_cache=into_cache
+            )
         return self.variants[key]
+
+    def writes_into(self, cache: Any) -> bool:
+        """Whether the kernel writes into this cache; only the plain one's buffers are known to be its to write."""
+        return (
+            self.geometry.into_cache and type(cache) is self.plain_cache and cache.keys is not None
+        )
 
     def nothing(self, place: int, rows: int, dtype: mx.Dtype) -> mx.array:
         """What stands for a product that only the kernel reads: NaN, and never computed."""
@@ -155,11 +168,8 @@ class Layer:
 
     def fits(self, x: mx.array, cache: Any) -> bool:
         """Whether this pass is one for the kernel."""
-        if x.ndim != 3 or x.shape[0] != 1 or not 1 <= x.shape[1] <= self.widest:
-            return False
-        if not self.geometry.into_cache:
-            return isinstance(cache.offset, int)
-        return type(cache) is self.plain_cache and cache.keys is not None
+        narrow = x.ndim == 3 and x.shape[0] == 1 and 1 <= x.shape[1] <= self.widest
+        return narrow and isinstance(cache.offset, int)
 
     def forward(self, plain: Any, x: mx.array, rest: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """The attention's own forward, with the stand-ins where they fit."""
@@ -174,7 +184,7 @@ class Layer:
             swapped = tuple(self.now if one is cache else one for one in rest)
             renamed = {key: self.now if one is cache else one for key, one in named.items()}
             out = plain(x, *swapped, **renamed)
-            if self.now.cache is not None:
+            if not self.now.done:
                 raise RuntimeError("epilogue: the forward never asked its cache")
             return out
         finally:

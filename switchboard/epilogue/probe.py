@@ -14,7 +14,7 @@ import mlx.core as mx
 from switchboard import lm
 from switchboard.epilogue import fit
 from switchboard.epilogue.kernel import Geometry
-from switchboard.joined import Part
+from switchboard.joined import columns
 
 FULL = ((1, 1), (37, 1), (256, 1), (255, 2), (1000, 5), (4093, 1))
 SHORT = ((37, 1), (256, 1))
@@ -22,18 +22,16 @@ CAPACITY = 256
 
 
 def passes(
-    attention: Any, geometry: Geometry, cases: tuple[tuple[int, int], ...]
+    attention: Any, geometry: Geometry, cases: tuple[tuple[int, int], ...], plain: bool
 ) -> list[mx.array]:
-    """Output, keys and values of the attention for each (offset, width), evaluated."""
+    """Output, keys and values of the attention for each (offset, width), evaluated; over the plain cache or another."""
     results: list[mx.array] = []
-    part = attention[fit.SIBLINGS[0]]
-    module = part._joint.product if isinstance(part, Part) else part
-    quantised = "scales" in module
-    dtype = module.scales.dtype if quantised else module.weight.dtype
-    columns = module.weight.shape[-1] * (32 // module.bits if quantised else 1)
+    module = fit.source(attention[fit.SIBLINGS[0]])
+    dtype = module.scales.dtype if "scales" in module else module.weight.dtype
+    width = columns(module)
     for offset, rows in cases:
-        cache = filled(geometry, offset, dtype)
-        x = mx.random.normal((1, rows, columns), key=mx.random.key(offset)).astype(dtype)
+        cache = filled(geometry, offset, dtype, plain)
+        x = mx.random.normal((1, rows, width), key=mx.random.key(offset)).astype(dtype)
         mask = cache.make_mask(rows, return_array=False, window_size=None)
         out = attention(x, mask, cache)
         # Evaluated apart, as whoever fills a cache and throws the output away would do it.
@@ -43,9 +41,10 @@ def passes(
     return results
 
 
-def filled(geometry: Geometry, offset: int, dtype: mx.Dtype) -> Any:
+def filled(geometry: Geometry, offset: int, dtype: mx.Dtype, plain: bool = True) -> Any:
     """A cache that holds `offset` random tokens; it is full where that is a multiple of the capacity's step."""
-    cache = lm.caches().KVCache()
+    kind = lm.caches().KVCache
+    cache = kind() if plain else type("Other", (kind,), {})()
     capacity = (offset + CAPACITY - 1) // CAPACITY * CAPACITY
     shape = (1, geometry.keys, capacity, geometry.size)
     cache.keys = mx.random.normal(shape, key=mx.random.key(1)).astype(dtype)
@@ -54,16 +53,22 @@ def filled(geometry: Geometry, offset: int, dtype: mx.Dtype) -> Any:
     return cache
 
 
-def difference(
-    plain: list[mx.array], attempt: Callable[[], list[mx.array]], cases: tuple[tuple[int, int], ...]
-) -> str | None:
-    """Where and by how much the kernel's passes differ from the plain ones, or None when they are the same bytes."""
-    names = ("output", "keys", "values")
+def attempted(run: Callable[[], list[mx.array]]) -> list[mx.array] | str:
+    """The results, or what the forward or the compiler said instead."""
     try:
-        results = attempt()
+        return run()
     except (RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
         return f"{type(error).__name__}: {error}"
-    for place, (old, new) in enumerate(zip(plain, results, strict=True)):
+
+
+def difference(
+    plain: list[mx.array], attempt: list[mx.array] | str, cases: tuple[tuple[int, int], ...]
+) -> str | None:
+    """Where and by how much the kernel's passes differ from the plain ones, or None when they are the same bytes."""
+    if isinstance(attempt, str):
+        return attempt
+    names = ("output", "keys", "values")
+    for place, (old, new) in enumerate(zip(plain, attempt, strict=True)):
         if old.dtype != new.dtype or not mx.array_equal(old, new).item():
             offset, rows = cases[place // len(names)]
             worst = mx.abs(old.astype(mx.float32) - new.astype(mx.float32)).max().item()

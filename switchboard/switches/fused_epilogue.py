@@ -1,13 +1,14 @@
 """Bias, rotation and KV write of q, k and v in one kernel a layer, instead of up to seven.
 
 For decode and verify passes of up to `widest` tokens, one sequence at a time; everything else takes the plain path.
-Fits every model of mlx-lm whose attention has q_proj, k_proj and v_proj (joined by fused_qkv or not, in one
-quantisation or several), rotates whole heads with mlx.nn.RoPE, Llama3RoPE or YarnRoPE right after the products, and
-keeps a plain KVCache. Declined, with the layer: norms between products and rotation (qwen3, gemma3), partial or other
-rotations, odd head sizes.
+Fits every model of mlx-lm whose attention has q_proj, k_proj and v_proj (joined by fused_qkv, in part or not at all,
+in one quantisation or several) and rotates whole heads with mlx.nn.RoPE, Llama3RoPE or YarnRoPE right after the
+products. Declined, with the layer: norms between products and rotation (qwen3, gemma3), partial or other rotations,
+odd head sizes.
 
-`kv=cache` (the default) writes k and v straight into the cache's buffers, which epilogue/writes.py keeps honest;
-`kv=rows` leaves the write to the cache: two launches more, any kind of cache, nothing behind MLX's back.
+`kv=cache` (the default) writes k and v straight into the buffers of mlx-lm's plain KVCache, which epilogue/writes.py
+keeps honest. `kv=rows`, and every other kind of cache (rotating, quantised, in place), leaves the write to the cache:
+two launches more, nothing behind MLX's back; `left_to_the_cache` counts them.
 
 Exact: the kernel does MLX's arithmetic in MLX's order, and each layer is checked bitwise against the plain chain on its
 real weights at load, its output and both buffers. The bias of a plain (not quantised) projection stays in its product,
@@ -21,11 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
-from switchboard import cache as kv
 from switchboard.epilogue import fit, kernel, probe
 from switchboard.epilogue.passes import Launch, Layer, Places, hook
 from switchboard.errors import Declined
@@ -69,8 +70,8 @@ def put_on(model: Any, options: Options, counter: Counter, launch: Launch) -> Ap
     places, backs, refused = Places(), [], []
     seen: dict[kernel.Geometry, str] = {}
     found = list(attentions(model))
-    for path, attention, cache in found:
-        fits = fit.structure(attention, cache, options.kv == "cache")
+    for path, attention in found:
+        fits = fit.structure(attention, options.kv == "cache")
         if isinstance(fits, str):
             refused.append(f"{path}: {fits}")
             continue
@@ -97,26 +98,37 @@ def put_on(model: Any, options: Options, counter: Counter, launch: Launch) -> Ap
     return Applied(len(backs), len(found), len(model.layers), undo, note)
 
 
-def attentions(model: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Path, module and cache of each attention with three projections of its own."""
-    paths = {id(module): path for path, module in model.named_modules()}
-    for layer, cache in zip(model.layers, kv.make(model), strict=True):
-        for _, module in layer.named_modules():
-            if all(name in module for name in fit.SIBLINGS):
-                yield paths[id(module)], module, cache
+def attentions(model: Any) -> Iterator[tuple[str, Any]]:
+    """Path and module of each attention with three projections of its own, from the first layer on."""
+    for path, module in reversed(model.named_modules()):
+        if all(name in module for name in fit.SIBLINGS):
+            yield path, module
 
 
 def prove(layer: Layer, forms: tuple[str, ...], full: bool) -> Callable[[], None] | str:
-    """Leave the kernel in the layer in the first form that gives the chain's bytes; otherwise say what differed."""
-    cases = probe.FULL if full else probe.SHORT
+    """Leave the kernel in the layer in the first form that gives the chain's bytes; otherwise say what differed.
+
+    In the first layer of its geometry the way over another cache than the plain one is held against the chain too.
+    """
     geometry, attention = layer.geometry, layer.attention
-    plain = probe.passes(attention, geometry, cases)
+    plans = [(probe.FULL if full else probe.SHORT, True)]
+    if full and geometry.into_cache:
+        plans.append((probe.SHORT, False))
+    attempts = [partial(probe.passes, attention, geometry, *plan) for plan in plans]
+    plain = []
+    for attempt in attempts:
+        wanted = probe.attempted(attempt)
+        if isinstance(wanted, str):
+            return f"its own forward cannot be probed: {wanted}"
+        plain.append(wanted)
     differs = None
     for form in forms:
         layer.geometry = replace(geometry, form=form)
         layer.variants.clear()
         back = hook(layer)
-        wrong = probe.difference(plain, lambda: probe.passes(attention, geometry, cases), cases)
+        wrong = None
+        for wanted, attempt, plan in zip(plain, attempts, plans, strict=True):
+            wrong = wrong or probe.difference(wanted, probe.attempted(attempt), plan[0])
         if wrong is None:
             return back
         back()

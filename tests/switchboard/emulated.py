@@ -39,13 +39,13 @@ def launch(geometry: Geometry, rows: int, inputs: Sequence[mx.array]) -> list[mx
     offset, told, capacity = given["place"].tolist()
     assert told == rows
     sizes = [geometry.queries, geometry.keys, geometry.keys]
-    cuts = [geometry.size * sum(sizes[:place]) for place in (1, 2)]
-    if geometry.joined:
-        parts = mx.split(given["qkv"], cuts, axis=-1)
-        biases = mx.split(given["bias"], cuts) if geometry.biased else []
-    else:
-        parts = [given[name] for name in "qkv"]
-        biases = [given[f"{name}_bias"] for name in "qkv"] if geometry.biased else []
+    parts, biases = [], []
+    for (buffer, begin, length), count in zip(geometry.places(), sizes, strict=True):
+        assert given[f"part{buffer}"].shape == (1, rows, length)
+        end = begin + count * geometry.size
+        parts.append(given[f"part{buffer}"][..., begin:end])
+        if geometry.biased:
+            biases.append(given[f"bias{buffer}"][begin:end])
     if biases:
         parts = [part + bias for part, bias in zip(parts, biases, strict=True)]
     heads = [

@@ -16,14 +16,14 @@ from switchboard.board import Board
 from switchboard.config import parse_asked
 from switchboard.epilogue import kernel, writes
 from switchboard.errors import Declined, SwitchRefused
-from switchboard.joined import join
 from switchboard.load import apply_switches, to_float32
 from switchboard.registry import Counter
-from switchboard.sources import synthetic
+from switchboard.siblings import join
+from switchboard.sources import synthetic, tiny
 from switchboard.switches.fused_epilogue import Options, fused_epilogue, put_on
 
 QKV = ("q_proj", "k_proj", "v_proj")
-TINY = synthetic.SHAPES["tiny-llama"]
+TINY = tiny.CONFIGS["llama"]
 LLAMA3 = {
     "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
     "original_max_position_embeddings": 512,
@@ -40,7 +40,7 @@ def build(name: str, joined: bool = False) -> Any:
     else:
         to_float32(model)
     if joined:
-        join(model, QKV, Counter(), keep_originals=False)
+        join(model, (QKV,), Counter(), keep_originals=False)
     return model
 
 
@@ -75,6 +75,7 @@ def same(before: list[mx.array], after: list[mx.array]) -> bool:
         ("tiny-qwen2-q4", False),
         ("tiny-qwen2-q4", True),
         ("tiny-qwen2-mixed", False),
+        ("tiny-qwen2-mixed", True),
     ],
 )
 def test_bitwise_over_prefill_and_decode(name: str, joined: bool, way: str) -> None:
@@ -180,7 +181,7 @@ def test_after_fused_qkv_whatever_the_order_of_the_names(monkeypatch: pytest.Mon
     model = build("tiny-llama")
     before = logits(model)
     apply_switches(model, board)
-    assert all(geometry.joined for geometry in geometries)
+    assert all(geometry.buffers == (0, 0, 0) for geometry in geometries)
     board.begin()
     assert same(before, logits(model))
     board.end()
@@ -200,6 +201,7 @@ def fault(change: Callable[[kernel.Geometry, list[mx.array]], tuple[Any, list[mx
 
 def swapped(geometry: Any, inputs: list[mx.array]) -> Any:
     inputs[1], inputs[2] = inputs[2], inputs[1]
+    inputs[4], inputs[5] = inputs[5], inputs[4]
     return geometry, inputs
 
 
@@ -210,7 +212,7 @@ def late(geometry: Any, inputs: list[mx.array]) -> Any:
 
 
 def unbiased(geometry: Any, inputs: list[mx.array]) -> Any:
-    place = geometry.inputs.index("v_bias")
+    place = geometry.inputs.index("bias2")
     inputs[place] = mx.zeros_like(inputs[place])
     return geometry, inputs
 
@@ -259,7 +261,7 @@ def test_another_form_is_taken_where_the_compiler_contracts_otherwise() -> None:
 
 def odd_size(model: Any) -> None:
     for layer in model.layers:
-        layer.self_attn.head_dim, layer.self_attn.rope.dims = 15, 15
+        layer.self_attn.head_dim, layer.self_attn.rope.dims = 31, 31
 
 
 def partial(model: Any) -> None:
@@ -272,7 +274,7 @@ def one_bias(model: Any) -> None:
         attention = layer.self_attn
         for name in QKV:
             attention[name] = attention[name].to_quantized(group_size=32, bits=4)
-        attention.k_proj.bias = mx.zeros((32,))
+        attention.k_proj.bias = mx.zeros((64,))
 
 
 def unrotated(model: Any) -> None:
@@ -283,8 +285,8 @@ def unrotated(model: Any) -> None:
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (odd_size, r"not whole heads of an even size \(15\)"),
-        (partial, "rotates 8 numbers of a head of 16"),
+        (odd_size, r"not whole heads of an even size \(31\)"),
+        (partial, "rotates 8 numbers of a head of 32"),
         (one_bias, "some of q, k and v add a bias"),
         (unrotated, "it has no rope"),
     ],
@@ -310,21 +312,33 @@ def test_norms_other_rotations_and_other_caches_are_declined() -> None:
         on(lm.build({**TINY, "rope_scaling": yarn}))
 
 
-def test_one_layer_with_a_rolling_cache_keeps_the_chain_and_is_named() -> None:
+def test_a_rolling_cache_writes_its_rows_itself() -> None:
     kinds = ["full_attention"] * 4
     kinds[2] = "sliding_attention"
-    model = lm.build({**TINY, "layer_types": kinds, "sliding_window": 64})
-    plain = kv.make(model)
-    before = [model(mx.arange(20)[None], cache=plain), model(mx.array([[3]]), cache=plain)]
+    model = lm.build({**TINY, "layer_types": kinds, "sliding_window": 16})
+
+    def run() -> list[mx.array]:
+        cache = kv.make(model)
+        out = [model(mx.arange(20)[None], cache=cache)]
+        return [*out, *(model(mx.array([[step]]), cache=cache) for step in range(9))]
+
+    before = run()
     done, counter = on(model)
-    assert (done.fused, done.eligible) == (3, 4)
-    assert "model.layers.2.self_attn: its RotatingKVCache is not written in place" in str(done.note)
-    cache = kv.make(model)
-    after = [model(mx.arange(20)[None], cache=cache), model(mx.array([[3]]), cache=cache)]
-    assert same(before, after)
-    assert counter.runs == 3
-    done.undo()
-    assert on(model, kv="rows")[0].fused == 4
+    assert (done.fused, done.eligible) == (4, 4)
+    assert same(before, run())
+    assert (counter.runs, counter.more) == (36, {"left_to_the_cache": 9})
+
+
+def test_a_quantised_cache_is_asked_for_its_bits() -> None:
+    model = lm.build({**TINY, "hidden_size": 128})
+
+    def run() -> list[mx.array]:
+        cache = [entry.to_quantized(32, 8) for entry in kv.make(model)]
+        return [model(mx.arange(4)[None], cache=cache) for _ in range(3)]
+
+    before = run()
+    on(model)
+    assert same(before, run())
 
 
 def test_a_forward_that_uses_q_itself_is_found() -> None:
@@ -334,9 +348,42 @@ def test_a_forward_that_uses_q_itself_is_found() -> None:
 
     class Gated(plain):  # type: ignore[valid-type,misc]
         def __call__(self, x: mx.array, mask: Any = None, cache: Any = None) -> mx.array:
-            return super().__call__(x, mask, cache) * mx.sigmoid(self.q_proj(x))
+            return super().__call__(x, mask, cache) * mx.sigmoid(self.q_proj(x)[..., :64])
 
     for layer in model.layers:
         layer.self_attn.__class__ = Gated
     with pytest.raises(Declined, match="differ from the plain chain by up to nan"):
         on(model)
+
+
+def test_an_attention_that_cannot_be_probed_does_not_break_the_boot() -> None:
+    model = build("tiny-llama")
+    plain = type(model.layers[0].self_attn)
+
+    class Other(plain):  # type: ignore[valid-type,misc]
+        def __call__(self, x: mx.array, cache: Any = None, *, position: int) -> mx.array:
+            return super().__call__(x, None, cache)
+
+    model.layers[0].self_attn.__class__ = Other
+    done, _ = on(model)
+    assert done.fused == 3
+    assert "its own forward cannot be probed: TypeError" in str(done.note)
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+@pytest.mark.parametrize("quantisation", ["none", "mixed"])
+def test_every_family_is_fused_or_says_why_not(family: str, quantisation: str) -> None:
+    model, _ = synthetic.build(f"tiny-{family}-{quantisation}")
+    reasons = {
+        "qwen3": "k_norm and q_norm", "qwen3_moe": "k_norm and q_norm", "gemma3": "k_norm and q_norm",
+        "qwen3_5": "k_norm and q_norm", "qwen3_5_moe": "k_norm and q_norm",
+        "qwen3_vl": "k_norm and q_norm", "qwen3_vl_moe": "k_norm and q_norm",
+    }  # fmt: skip
+    if family in reasons:
+        with pytest.raises(Declined, match=rf"layers\.\d\.self_attn: it has {reasons[family]}"):
+            on(model)
+        return
+    before = logits(model)
+    done, _ = on(model)
+    assert done.fused == done.eligible == 4
+    assert same(before, logits(model))

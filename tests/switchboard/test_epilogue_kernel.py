@@ -10,14 +10,14 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from switchboard.epilogue.kernel import FORMS, Geometry, Language, literal, log2, source
+from switchboard.epilogue.kernel import BUFFERS, FORMS, Geometry, Language, literal, log2, source
 
 GIVEN = {"queries": 4, "keys": 2, "size": 8, "traditional": False, "base": 1e4, "scale": 1.0}
-PLAIN = {**GIVEN, "joined": True, "biased": False, "into_cache": False}
+PLAIN = {**GIVEN, "buffers": (0, 0, 0), "biased": False, "into_cache": False}
 CAPACITY = 40
 CASES = [
-    ("cuda" if number % 2 else "metal", number % 3 == 0, *flags)
-    for number, flags in enumerate(product([True, False], repeat=4))
+    ("cuda" if number % 2 else "metal", number % 3 == 0, buffers, *flags)
+    for number, (buffers, *flags) in enumerate(product(BUFFERS, *([(True, False)] * 3)))
 ]
 
 
@@ -39,12 +39,21 @@ def chain(
     return [np.array(one) for one in (*turned, heads[2])]
 
 
+def pick(
+    all_three: list[np.ndarray], buffers: tuple[int, int, int], wanted: int
+) -> list[np.ndarray]:
+    """Those of q, k and v that lie in one buffer."""
+    return [one for one, buffer in zip(all_three, buffers, strict=True) if buffer == wanted]
+
+
 @pytest.mark.skipif(emulated.compiler() is None, reason="no C++ compiler on this machine")
-@pytest.mark.parametrize(("words", "given", "joined", "biased", "into_cache", "traditional"), CASES)
+@pytest.mark.parametrize(
+    ("words", "given", "buffers", "biased", "into_cache", "traditional"), CASES
+)
 def test_the_source_computes_the_chain(
     words: Language,
     given: bool,
-    joined: bool,
+    buffers: tuple[int, int, int],
     biased: bool,
     into_cache: bool,
     traditional: bool,
@@ -52,7 +61,7 @@ def test_the_source_computes_the_chain(
 ) -> None:
     chance = np.random.default_rng(3)
     geometry = Geometry(
-        4, 2, 8, traditional, None if given else 1e4, 1.0 if given else 0.5, joined, biased, into_cache,
+        4, 2, 8, traditional, None if given else 1e4, 1.0 if given else 0.5, buffers, biased, into_cache,
         form=list(FORMS)[len(words) % len(FORMS)],
     )  # fmt: skip
     rows, offset = 3, 29
@@ -61,10 +70,8 @@ def test_the_source_computes_the_chain(
     biases = [draw(32), draw(16), draw(16)]
     freqs = np.abs(draw(4)) + 1 if given else None
     arrays = {
-        "qkv": np.concatenate(parts, axis=-1),
-        **dict(zip("qkv", parts, strict=True)),
-        "bias": np.concatenate(biases),
-        **{f"{name}_bias": bias for name, bias in zip("qkv", biases, strict=True)},
+        **{f"part{b}": np.concatenate(pick(parts, buffers, b), axis=-1) for b in set(buffers)},
+        **{f"bias{b}": np.concatenate(pick(biases, buffers, b)) for b in set(buffers)},
         "place": np.array([offset, rows, CAPACITY], np.int32),
         "freqs": freqs,
         "keys": draw(1, 2, CAPACITY, 8),
@@ -97,6 +104,7 @@ def test_the_source_computes_the_chain(
         ({"queries": 3}, "3 query heads do not share 2 key heads"),
         ({"keys": 0}, "do not share 0"),
         ({"form": "fast"}, "form fast"),
+        ({"buffers": (1, 0, 0)}, "buffers .1, 0, 0."),
         ({"base": -1.0}, "base -1.0"),
     ],
 )
