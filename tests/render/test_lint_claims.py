@@ -59,6 +59,9 @@ There is no regression in prefill.
 C is 3.0 % faster than A.
 C gains 3.0 %.
 C is 1.03× faster at 512.
+At 16,384 C is 1.307× the control.
+C is 1.5× as fast as A at 512.
+It is faster at 16,384.
 C is at least 30.7 % faster at 512.
 C is faster (+46.8 %) at 512.
 A is slower than C at 16,384.
@@ -93,6 +96,7 @@ C is faster at 512 but at 16,384 it is undecided.
 C is about 30 % faster at 512.
 C is 31 % faster at 512.
 C is 1.31× faster at 512.
+At 512 C is 1.307× as fast as the control.
 C is between 16.3 and 46.8 % faster at 512.
 C is at least 2 % faster at 512.
 C is at least 16.3 % faster at 512.

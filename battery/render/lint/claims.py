@@ -7,8 +7,8 @@ not clever: it takes a claim for one that no verdict supports rather than let it
 
 It cannot see a claim without a subject (“and it is faster, too” where no arm, metric or figure is near), numbers
 written as words (“a third faster” is read as “faster”), a bare figure that no word makes a claim (“at 16,384: +30.7 %
-decode”, “1.3× the control”), words that it does not know, irony, text in a fence or in a picture, and a subject that
-only a heading names. A claim without a context needs a verdict at one context, not at all of them.
+decode”), rates in tok/s beside a claim, words that it does not know, irony, text in a fence or in a picture, and a
+subject that only a heading names. A claim without a context needs a verdict at one context, not at all of them.
 """
 
 from __future__ import annotations
@@ -114,10 +114,10 @@ def _unfounded(passage: Passage, around: Scope, known: Sequence[Ruling]) -> Iter
     before = around
     for start, written in sentences(worded(passage.written)):
         sentence, made = asserted(written, bool(around.metrics))
-        whole = _scope(sentence, candidates, known).after(before)
-        before = whole
-        about = whole.candidates or whole.others or metrics(sentence) or _FIGURE.search(sentence)
-        if not about and not _OURS.search(sentence):
+        own = _scope(sentence, candidates, known)
+        before = whole = own.after(before)
+        named_here = whole.candidates or whole.others or own.metrics or own.contexts
+        if not (named_here or _FIGURE.search(sentence) or _OURS.search(sentence)):
             continue
         for claim, clause in _beside(made, sentence):
             named = _scope(clause, candidates, known).after(whole)

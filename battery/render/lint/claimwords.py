@@ -39,6 +39,7 @@ _STANDING: tuple[tuple[str, frozenset[str]], ...] = (
     (rf"(?:no|not(?:\s+be)?|never)\s+{_BY}(?:slower|worse|larger|bigger)", UP | _SAME),
     (rf"(?:no|without)\s+{_BY}(?:regressions?|slow-?downs?|loss(?:es)?|penalt(?:y|ies))", UP | _SAME),
     (rf"no\s+{_BY}(?:gains?|speed-?ups?|improvements?|benefits?)", DOWN | _SAME | {"undecided"}),
+    (r"(?<=\d[×x]\s)(?:as\s+(?:fast|quick|high|low)|the\s+control|that\s+of)|(?<=\d\stimes\s)as\s+fast", UP | DOWN),
     (r"(?:as|equally)\s+(?:fast|quick)|no\s+difference|same\s+speed|identical\s+in\s+speed|equivalent", _SAME),
     (r"on\s+(?:a\s+)?par|ties|tied", _SAME),
     (r"faster|quicker", frozenset({"faster"})),

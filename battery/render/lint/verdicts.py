@@ -55,14 +55,13 @@ class Told(msgspec.Struct, frozen=True):
 
 
 def metrics(text: str) -> tuple[str, ...]:
-    """The metrics that a text names."""
-    names = {
-        name: "|".join(filter(None, (re.escape(one.title), _METRICS.get(name))))
-        for name, one in MEASURES.items()
-    }
-    return tuple(
-        name for name, told in names.items() if re.search(rf"(?<!\w)(?:{told})(?!\w)", text, re.I)
-    )
+    """The metrics that a text names, the first named first."""
+    found = []
+    for name, one in MEASURES.items():
+        told = "|".join(filter(None, (re.escape(one.title), _METRICS.get(name))))
+        if match := re.search(rf"(?<!\w)(?:{told})(?!\w)", text, re.I):
+            found.append((match.start(), -len(match.group()), name))
+    return tuple(name for *_, name in sorted(found))
 
 
 def rulings(report: Report) -> tuple[Ruling, ...]:
