@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from synthetic import World, build
 from test_lint import HAND, told
 
 from battery.analyse.findings import Findings, analyse
+from battery.ledger.claims import Bar
+from battery.ledger.plan import Stopping
 from battery.render.lint.check import lint
 from battery.render.lint.claimwords import claims
 from battery.render.lint.clauses import asserted
@@ -138,6 +141,34 @@ def findings() -> Findings:
 def test_a_page_of_an_arm_against_itself_is_clean() -> None:
     found = analyse(RECEIPTS / "aa-cpu")
     assert lint(markdown(found), found) == [] == lint(markdown(found))
+
+
+WORLDS = {
+    "ended early": World(
+        blocks=12, effect={"C": 1.05},
+        plan={"stopping": Stopping(rule="precision", half_width=0.01), "bars": (Bar(at_least=0.1),)},
+    ),
+    "screen": World(
+        arms=("A", "C", "D"), effect={"C": 1.05, "D": 0.9}, ttft_effect={"C": 0.8}, memory_effect={"D": 1.2},
+        screen="isolate",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_interim_looks_and_screens_are_clean(name: str, tmp_path: Path) -> None:
+    found = analyse(build(tmp_path, WORLDS[name]))
+    page = markdown(found)
+    assert ("the look after 10 blocks: C faster" in page) is (name == "ended early")
+    assert lint(page, found) == [] == lint(page)
+    if name == "ended early":
+        # what a look saw is no verdict of a campaign that went on after its end
+        lines = page.count("\n") + 3
+        assert told(page + "\n\nC decodes faster.\n", found) == [(lines, RULE)]
+        page = page.replace(
+            "the look after 10 blocks: C faster", "the look after 6 blocks: C slower"
+        )
+        assert RULE in {rule for _, rule in told(page, found)}
 
 
 def test_findings_outrank_the_verdicts_of_the_page(findings: Findings) -> None:

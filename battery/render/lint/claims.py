@@ -27,6 +27,7 @@ from battery.render.lint.rule import Found, Report, rule
 from battery.render.lint.verdicts import (
     Ruling,
     contradictions,
+    look_at,
     metrics,
     name,
     rulings,
@@ -49,6 +50,7 @@ _CONTEXT = re.compile(
     rf"(?P<list>{_TOKENS}(?:(?:,| and|, and| or)\s+{_TOKENS})*)(?![\d.]*\s*%)"
     r"|(?P<one>\b\d[\d,]*(?:\s?[kK]i?)?)(?:[ -]tokens?\b|(?<=[kK])\b|(?<=[kK]i)\b)"
 )
+_LOOK = re.compile(r"\blook after (\d+) blocks\b")
 _TURNED = {"faster": "slower", "smaller": "larger", "higher": "lower"}
 _TURNED |= {down: up for up, down in _TURNED.items()}
 _REMEDY = "claim only what a verdict says, or say that it is undecided"
@@ -151,7 +153,7 @@ def _scope(text: str, candidates: Sequence[str], known: Sequence[Ruling]) -> Sco
         if re.search(rf"(?<![\w-]){own}(?![\w-])", rest):
             named.append(arm)
     contexts = {one.context for one in known}
-    found = []
+    found = [look_at(match[1]) for match in _LOOK.finditer(text)]
     for match in _CONTEXT.finditer(text):
         for told in re.findall(_TOKENS, match["list"] or match["one"]):
             options = _contexts(told)
@@ -184,11 +186,7 @@ def _unsupported(
     for arm in arms:
         for metric in scope.metrics or ("",):
             for context in scope.contexts or ("",):
-                rows = [
-                    one
-                    for one in known
-                    if arm in ("", one.candidate) and metric in ("", one.metric) and context in ("", one.context)
-                ]  # fmt: skip
+                rows = [one for one in known if _speaks(one, arm, metric, context)]
                 of = name(arm, metric, context) or "every row"
                 fit = [one for one in rows if one.word in supports]
                 if not fit:
@@ -200,6 +198,16 @@ def _unsupported(
                     much = told.told if told else "so much"
                     return f"{much} is not what was found where {of} is {fit[0].word}"
     return ""
+
+
+def _speaks(one: Ruling, arm: str, metric: str, context: str) -> bool:
+    """Whether a ruling is of that arm, metric and context; what is empty may be any, but no interim look."""
+    looked = one.context.startswith("look")
+    return (
+        arm in ("", one.candidate)
+        and (metric in ("", one.metric) or (looked and not one.metric))
+        and (context == one.context or (not context and not looked))
+    )
 
 
 def _as_much(claim: Claim, one: Ruling, clause: str, sentence: str) -> bool:

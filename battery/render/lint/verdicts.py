@@ -71,7 +71,18 @@ def rulings(report: Report) -> tuple[Ruling, ...]:
         return tuple(own)
     known = {"", report.findings.control, *report.findings.candidates}
     strangers = [one for one in own if one.candidate not in known]
-    return (*strangers, *map(_found, report.findings.comparisons))
+    metric = report.findings.plan.primary.metric
+    looks = [
+        Ruling(seen.candidate, metric, look_at(look.block), seen.word)
+        for look in report.findings.stopped.looks
+        for seen in look.seen
+    ]
+    return (*strangers, *looks, *map(_found, report.findings.comparisons))
+
+
+def look_at(blocks: object) -> str:
+    """What stands for the context in a ruling that is an interim look's: it supports a claim about that look alone."""
+    return f"look after {blocks} blocks"
 
 
 def _found(one: Comparison) -> Ruling:
@@ -114,11 +125,11 @@ def subject(table: Table, row: Row) -> tuple[str, str, str]:
     cells = dict(enumerate(row.cells))
     own = metrics(plain(cells.get(metric, ""))) if metric is not None else ()
     led = next((found[0] for text in table.lead if (found := metrics(text))), "")
-    return (
-        plain(cells.get(named, "")) if named is not None else "",
-        own[0] if own else led,
-        _tokens(plain(cells.get(context, ""))) if context is not None else "",
-    )
+    at = _tokens(plain(cells.get(context, ""))) if context is not None else ""
+    blocks = table.column("blocks")
+    if blocks is not None and table.column("half width") is not None:
+        at = look_at(plain(cells.get(blocks, "")))
+    return plain(cells.get(named, "")) if named is not None else "", own[0] if own else led, at
 
 
 def _of(title: str) -> str:
@@ -146,12 +157,11 @@ def contradictions(report: Report) -> Iterator[tuple[int, str]]:
         return
     known = {"", findings.control, *findings.candidates}
     for table in report.page.tables:
-        looks = table.column("blocks")
         for told in verdict_cells(table):
             one = told.ruling
             if one.candidate not in known:
                 continue
-            if looks is not None and _looked(findings, one, plain(told.row.cells[looks])):
+            if _looked(findings, one):
                 continue
             wrong = [x for x in _meant(findings, one) if not _same(x, told)]
             if wrong or not _meant(findings, one):
@@ -181,10 +191,10 @@ def _same(one: Comparison, told: Told) -> bool:
     )
 
 
-def _looked(findings: Findings, one: Ruling, blocks: str) -> bool:
+def _looked(findings: Findings, one: Ruling) -> bool:
     """Whether a verdict is that of an interim look after so many blocks."""
     return any(
-        (str(look.block), seen.candidate, seen.word) == (blocks, one.candidate, one.word)
+        (look_at(look.block), seen.candidate, seen.word) == (one.context, one.candidate, one.word)
         for look in findings.stopped.looks
         for seen in look.seen
     )
