@@ -119,6 +119,10 @@ class Part(Module):
         # MLX looks for parameters in modules, lists and tables, not in tuples: a kept original must not be one.
         self._original = (original,)
 
+    def product_of(self) -> Any:
+        """The joined projection that this is a part of."""
+        return self._joint.product
+
     def __call__(self, x: mx.array, *more: mx.array, **how: Any) -> mx.array:
         """The projection of `x`, as its part of the joint."""
         return self._joint.read(self._place, x, *more, **how)
@@ -130,7 +134,9 @@ def rows(module: Any) -> int:
 
 
 def routed(module: Any) -> bool:
-    """Whether a projection is one of many experts, chosen by the input."""
+    """Whether a projection is one of many experts, chosen by the input; a part is what its product is."""
+    if isinstance(module, Part):
+        module = module.product_of()
     experts = lm.experts()
     return type(module) in (experts.SwitchLinear, experts.QuantizedSwitchLinear)
 

@@ -14,7 +14,7 @@ import mlx.core as mx
 from mlx.nn.layers.embedding import Embedding
 from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import QuantizedEmbedding, QuantizedLinear, quantize
-from mlx.utils import tree_flatten, tree_map
+from mlx.utils import tree_flatten, tree_map_with_path
 
 from switchboard import lm, vision
 from switchboard.board import Board
@@ -183,15 +183,20 @@ def _dequantised(module: Any, stream: mx.Stream) -> Any:
 
 
 def _cast(module: Any, dtype: mx.Dtype) -> None:
-    def cast(array: mx.array) -> mx.array:
-        return array.astype(dtype) if mx.issubdtype(array.dtype, mx.floating) else array
+    """Make every number of this type, but for those that the model keeps as they are (a decay in fp32)."""
+    may = getattr(module, "cast_predicate", None) or (lambda path: True)
 
-    module.update(tree_map(cast, module.parameters()))
+    def cast(path: str, array: mx.array) -> mx.array:
+        return (
+            array.astype(dtype) if mx.issubdtype(array.dtype, mx.floating) and may(path) else array
+        )
+
+    module.update(tree_map_with_path(cast, module.parameters()))
     mx.eval(module.parameters())
 
 
 def apply_switches(model: Any, board: Board) -> None:
-    """Put on the `weights` switches, and hold the whole model against itself before and after each."""
+    """Put on the `weights` and `step` switches, and hold the whole model against itself before and after each."""
     before = probe(model)
 
     def check() -> str | None:

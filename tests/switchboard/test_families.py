@@ -16,7 +16,7 @@ from switchboard import joined
 from switchboard.board import Board
 from switchboard.config import Asked
 from switchboard.errors import Declined, ModelError
-from switchboard.load import apply_switches, load
+from switchboard.load import _cast, apply_switches, load
 from switchboard.models import resolve
 from switchboard.registry import Counter, known
 from switchboard.sources import tiny
@@ -25,6 +25,9 @@ pytestmark = pytest.mark.families
 PROMPT, STEPS = 37, 8
 ALL = ("fused_qkv", "fused_gate_up", "fused_experts", "fast_norm")
 CELLS = [(family, kind) for family in tiny.FAMILIES for kind in tiny.QUANTISATIONS]
+# MLX's CPU has no product of plain experts in half precision.
+HALVES = [(one, "q4-g32") for one in tiny.FAMILIES]
+HALVES += [(one, "none") for one in tiny.FAMILIES if not one.endswith("moe")]
 Numbers = tuple[int, int, int]
 """Layers that are joined whole, in part, and that could be."""
 
@@ -130,8 +133,29 @@ def test_each_switch_is_bitwise_or_declines(family: str, kind: str) -> None:
 @pytest.mark.usefixtures("narrow")
 def test_all_switches_together_are_bitwise(family: str, kind: str) -> None:
     model, _ = tiny.build(family, kind)
-    switched(model, *ALL)
+    board = switched(model, *ALL)
     assert same(plain(family, kind), logits(model))
+    expected = (MIXED if kind == "mixed" else EVEN)[family]
+    assert [told(board, name) for name in ALL] == list(expected)
+
+
+@pytest.mark.parametrize(("family", "kind"), HALVES)
+def test_in_half_precision_all_switches_are_bitwise_too(family: str, kind: str) -> None:
+    """As on a GPU, where nothing is made fp32."""
+    model, _ = tiny.build(family, kind)
+    _cast(model, mx.bfloat16)
+    before = logits(model)
+    assert before[0].dtype == mx.bfloat16
+    board = switched(model, *ALL)
+    assert same(before, logits(model))
+    assert [told(board, name) for name in ALL] == list(EVEN[family])
+
+
+def test_the_decay_of_linear_attention_stays_in_full_precision() -> None:
+    model, _ = tiny.build("qwen3_5", "none")
+    _cast(model, mx.bfloat16)
+    linear = model.layers[0].linear_attn
+    assert (linear.A_log.dtype, linear.dt_bias.dtype) == (mx.float32, mx.bfloat16)
 
 
 @pytest.mark.parametrize("family", ["qwen3_5_moe", "qwen2", "gemma3"])

@@ -61,6 +61,7 @@ def checkpoint(folder: Path, family: str, tower: str, kind: str = "none") -> Non
         ("qwen3_vl", "vision_tower", "q4-g32"),
         ("qwen3_vl_moe", "model.visual", "none"),
         ("qwen3_5", "vision_tower", "none"),
+        ("gemma3", "vision_tower", "none"),
     ],
 )
 def test_the_text_half_is_the_model_and_the_rest_is_told(
