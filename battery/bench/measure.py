@@ -337,7 +337,8 @@ class Measuring:
             gate=clearance,
             samples=samples,
             no_samples=taken.why,
-            # running out of memory is a result: it swaps first, and is never tried again
+            # running out of memory is a result, and swaps first: it asks for no rerun, and counts whatever another
+            # cell of its block asks for
             breach=() if kind == "oom" else (*breach.judge(samples, self.plan.gate), *held),
             started=started,
             ended=utc_now(),
