@@ -10,14 +10,16 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
 
+import msgspec
+
 from battery.analyse import facts
-from battery.analyse.conditions import Case, Doubt, sequences
+from battery.analyse.conditions import Beside, Case, Doubt, sequences
 from battery.analyse.rows import out_of_order
 from battery.analyse.speed import Comparison
 from battery.analyse.stopping import Look
 from battery.ledger.claims import rows_of_order
-from battery.ledger.journal import number
-from battery.ledger.store import Header, whole_attempts
+from battery.ledger.journal import Events, number, set_aside
+from battery.ledger.store import Campaign, Header, whole_attempts
 
 
 def blocks(case: Case) -> list[Doubt]:
@@ -27,6 +29,20 @@ def blocks(case: Case) -> list[Doubt]:
         *_order(case), *_left(case),
     ]  # fmt: skip
     return found
+
+
+def left_beside(campaign: Campaign) -> Beside:
+    """The receipts that a folder has, whatever can be read of them, and those that lie in damaged/."""
+    return Beside(
+        elsewhere=frozenset(campaign.numbers()),
+        aside=tuple((file, "the journal does not tell of it") for file in campaign.damaged()),
+    )
+
+
+def with_journal(beside: Beside, events: Events) -> Beside:
+    """The same with what a journal tells of receipts that were set aside."""
+    aside = {**dict(beside.aside), **{one.file: one.reason for one in set_aside(events)}}
+    return msgspec.structs.replace(beside, aside=tuple(aside.items()))
 
 
 def _missing(case: Case) -> list[Doubt]:

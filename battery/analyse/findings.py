@@ -18,6 +18,7 @@ from battery.analyse import doubts as doubting
 from battery.analyse import drift as drifting
 from battery.analyse import facts, gating, speed, stopping
 from battery.analyse.bars import BarResult
+from battery.analyse.blocks import left_beside, with_journal
 from battery.analyse.conditions import Beside, Case, Doubt
 from battery.analyse.drift import Drift
 from battery.analyse.facts import (
@@ -35,10 +36,10 @@ from battery.analyse.rows import MEASURES, rows
 from battery.analyse.speed import Comparison, Ladder, Level
 from battery.analyse.stats import FEWEST_BLOCKS, Verdict
 from battery.analyse.stopping import Stopped
-from battery.ledger import strict
+from battery.ledger import journal, strict
 from battery.ledger.claims import Bar
 from battery.ledger.errors import ReceiptError
-from battery.ledger.journal import Events, noted_looks, set_aside
+from battery.ledger.journal import Events
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign, Earlier, Header, Screen, check_pool, pretty, replace
@@ -132,8 +133,10 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
         """The words of a metric."""
         return next(x for x in self.measures if x.name == name)
 
-    def held_against(self, bars: Sequence[Bar], sealed: bool = False) -> tuple[BarResult, ...]:
-        """What became of these bars; those of the plan were sealed with it, those named afterwards were not."""
+    def held_against(
+        self, bars: Sequence[Bar], sealed: bool = False, declared: bool = False
+    ) -> tuple[BarResult, ...]:
+        """What became of these bars: `declared` in the plan and `sealed` with it, or named afterwards."""
         voids = [
             f"invalid: {d.what}" for d in self.doubts if d.severity == "void" and d.arm is None
         ]
@@ -142,7 +145,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
             plan=self.plan, control=self.control, candidates=self.candidates, comparisons=self.comparisons,
             hindrance=voids[0] if voids else waits,
         )  # fmt: skip
-        return barring.results(bars, measured, sealed)
+        return barring.results(bars, measured, sealed, declared)
 
     @property
     def asked(self) -> int:
@@ -172,16 +175,16 @@ def analyse(folder: Path) -> Findings:
         pool = str(refused)
         receipts = _belonging(receipts, header)
     sealed = campaign.sealed()
+    intact = sealed is not None and campaign.chain().seal == sealed.seal
     return found(
-        receipts, header, unreadable, pool, sealed.seal if sealed else None, campaign.journal(), _beside(campaign)
-    )  # fmt: skip
-
-
-def _beside(campaign: Campaign) -> Beside:
-    """Receipts that the folder has, whatever may be read of them, and those set aside; the journal may lack some."""
-    return Beside(
-        elsewhere=frozenset(campaign.numbers()),
-        aside=tuple((file, "the journal does not tell of it") for file in campaign.damaged()),
+        receipts,
+        header,
+        unreadable,
+        pool,
+        sealed.seal if sealed else None,
+        intact,
+        campaign.journal(),
+        left_beside(campaign),
     )
 
 
@@ -198,16 +201,6 @@ def _planned(receipts: list[Receipt], header: Header) -> tuple[list[Receipt], li
             where = f"arm {cell.arm}, block {cell.block}, {cell.rung} tokens"
             complaints.append(f"receipt {receipt.sequence}: {where} is no cell of the plan")
     return kept, complaints
-
-
-def _journal(events: Events) -> dict[str, int]:
-    """Events of the journal by kind, unreadable ones too; an attempt is abandoned once, however often it is told."""
-    told = [
-        (line.get("event"), line.get("block"), line.get("attempt"), place)
-        for place, line in enumerate(events)
-    ]
-    once = dict.fromkeys(event[:3] if event[0] == "abandoned" else event for event in told)
-    return facts.tally(str(event[0]) for event in once)
 
 
 def _belonging(receipts: list[Receipt], header: Header) -> list[Receipt]:
@@ -228,20 +221,21 @@ def found(
     unreadable: Sequence[str] = (),
     pool: str = "",
     seal: str | None = None,
+    intact: bool = True,
     events: Events = (),
     beside: Beside = NOTHING_BESIDE,
 ) -> Findings:
     """The findings of receipts in memory: what `analyse` finds, but for the folder.
 
-    `unreadable` are complaints about receipts left out, `pool` why some could not be pooled. `events` are those of the
-    journal: looks that it notes are what happened, and without them they are derived. `beside` explains numbers that
-    no receipt has here.
+    `unreadable` are complaints about receipts left out, `pool` why some could not be pooled, `intact` whether the files
+    are those that were sealed. `events` are those of the journal: looks that it notes are what happened; without them
+    they are derived. `beside` explains numbers that no receipt has here.
     """
-    aside = {one.file: one.reason for one in set_aside(events)}
-    beside = msgspec.structs.replace(beside, aside=tuple({**dict(beside.aside), **aside}.items()))
+    beside = with_journal(beside, events)
     whole = _everything(receipts, header, list(unreadable), pool, seal, events, beside)
-    sealed = seal is not None and not pool
-    whole = msgspec.structs.replace(whole, bars=whole.held_against(header.plan.bars, sealed))
+    sealed = seal is not None and not pool and intact
+    bars = whole.held_against(header.plan.bars, sealed, declared=True)
+    whole = msgspec.structs.replace(whole, bars=bars)
     return msgspec.convert(_rounded(msgspec.to_builtins(whole)), Findings, strict=False)
 
 
@@ -254,7 +248,7 @@ def _everything(
     counted = {int(n) for n in frame[frame["counted"].astype(bool)]["sequence"]}
     traces = {receipt.sequence: receipt.trace for receipt in receipts}
     complete = int(frame[frame["counted"].astype(bool)]["block"].nunique())
-    stopped = stopping.stopped(frame, traces, header, noted_looks(events))
+    stopped = stopping.stopped(frame, traces, header, journal.noted_looks(events))
     ended = stopping.as_ended(header, stopped.ended_at or header.plan.blocks)
     comparisons = speed.compare(frame, traces, ended, complete)
     drift = drifting.drift(frame, comparisons, header, receipts)
@@ -275,7 +269,7 @@ def _everything(
         **_fixed(header),
         status="incomplete" if stopped.ended_at is None else "complete",
         seal=seal, seeds=_seeds(receipts),
-        journal=_journal(events), blocks_complete=complete, stopped=stopped, receipts=len(receipts),
+        journal=journal.tally(events), blocks_complete=complete, stopped=stopped, receipts=len(receipts),
         first_started=min((receipt.started for receipt in receipts), default=None),
         last_ended=max((receipt.ended for receipt in receipts), default=None),
         arms=facts.arms(receipts, header),

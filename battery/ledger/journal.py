@@ -7,6 +7,7 @@ may have cut it off.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,3 +68,13 @@ def set_aside(events: Events) -> tuple[SetAside, ...]:
             except msgspec.ValidationError:
                 continue
     return tuple(found)
+
+
+def tally(events: Events) -> dict[str, int]:
+    """Events by kind, unreadable ones too; an attempt is abandoned once, however often it is told."""
+    told = [
+        (str(line.get("event")), line.get("block"), line.get("attempt"), place)
+        for place, line in enumerate(events)
+    ]
+    once = dict.fromkeys(event[:3] if event[0] == "abandoned" else event for event in told)
+    return dict(sorted(Counter(event[0] for event in once).items()))

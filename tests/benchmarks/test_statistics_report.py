@@ -56,6 +56,7 @@ def test_the_committed_noise_floor_is_that_of_the_committed_campaign(told: dict[
         (("self_tests", "shares", "exact", "ours"), 0.05, "void themselves"),
         (("stopping", "rows", 3, "share"), 0.06, "looks"),
         (("positive_control", "found"), False, "control"),
+        (("noise_floor", "rows"), [], "against itself"),
     ],
 )
 def test_a_bar_that_fails_is_told(
