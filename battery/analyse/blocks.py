@@ -24,11 +24,10 @@ from battery.ledger.store import Campaign, Header, whole_attempts
 
 def blocks(case: Case) -> list[Doubt]:
     """All of them."""
-    found = [
+    return [
         *_missing(case), *_looks(case), *_progress(case), *_balance(case), *_damaged(case), *_twice(case),
         *_order(case), *_left(case),
     ]  # fmt: skip
-    return found
 
 
 def left_beside(campaign: Campaign) -> Beside:
@@ -56,7 +55,7 @@ def _missing(case: Case) -> list[Doubt]:
     return [
         Doubt(
             severity="void",
-            what=f"{'receipt' if one else 'receipts'} {', '.join(gone)} {'is' if one else 'are'} missing, and neither"
+            what=f"{'receipt' if one else 'receipts'} {', '.join(facts.distinct(gone, 6))} {'is' if one else 'are'} missing, and neither"
             " the journal nor damaged/ says why",
             remedy="restore the files from version control; without them nobody knows what was left out",
         )
