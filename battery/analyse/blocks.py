@@ -52,11 +52,10 @@ def _missing(case: Case) -> list[Doubt]:
     if not gone:
         return []
     one = len(gone) == 1 and "–" not in gone[0]
+    told = f"receipt {gone[0]} is" if one else f"receipts {', '.join(facts.distinct(gone, 6))} are"
     return [
         Doubt(
-            severity="void",
-            what=f"{'receipt' if one else 'receipts'} {', '.join(facts.distinct(gone, 6))} {'is' if one else 'are'} missing, and neither"
-            " the journal nor damaged/ says why",
+            severity="void", what=f"{told} missing, and neither the journal nor damaged/ says why",
             remedy="restore the files from version control; without them nobody knows what was left out",
         )
     ]  # fmt: skip
