@@ -26,6 +26,8 @@ from switchboard import lm
 from switchboard.cache import replaced
 from switchboard.registry import CacheFactory, Counter, Recached, Room, switch
 
+SPARE = 256
+
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of this switch."""
@@ -34,8 +36,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Refuse a step that would copy the buffer for every few tokens."""
-        if self.ahead < 256:
-            raise ValueError("ahead must be 256 rows or more")
+        if self.ahead < SPARE:
+            raise ValueError(f"ahead must be {SPARE} rows or more")
 
 
 @cache
@@ -50,9 +52,10 @@ def in_place_class() -> Any:
         values: Any
         offset: int
 
-        def __init__(self, capacity: int, ahead: int, counter: Counter) -> None:
+        def __init__(self, room: Room, ahead: int, counter: Counter) -> None:
             super().__init__()
-            self.capacity = capacity
+            self.capacity = room.prompt + min(room.answer, ahead)
+            self._room = room
             self._ahead = ahead
             self._counter = counter
 
@@ -63,7 +66,9 @@ def in_place_class() -> Any:
                 self.capacity = max(self.capacity, self.offset)
                 self.keys, self.values = self._empty(keys), self._empty(values)
             elif self.offset > self.capacity:
-                self.capacity = max(self.capacity + self._ahead, self.offset)
+                # A request stays within its room; whoever goes on beyond it gets a few rows at a time.
+                most = max(self._room.whole, self.offset + SPARE)
+                self.capacity = max(self.offset, min(self.capacity + self._ahead, most))
                 self._grow()
             self.keys[..., start : self.offset, :] = keys
             self.values[..., start : self.offset, :] = values
@@ -93,7 +98,6 @@ def in_place_kv(factory: CacheFactory, options: Options, counter: Counter) -> Re
 
     def roomy(entry: Any, room: Room) -> Any:
         """The entry that takes the plain one's place."""
-        capacity = room.prompt + min(room.answer, options.ahead)
-        return in_place_class()(capacity, options.ahead, counter)
+        return in_place_class()(room, options.ahead, counter)
 
     return replaced(factory, "KVCache", roomy, "written in place")
