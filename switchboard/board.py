@@ -20,6 +20,7 @@ from switchboard.registry import (
     CacheFactory,
     Counter,
     Exactness,
+    Kept,
     Proposer,
     Recached,
     Stage,
@@ -40,7 +41,7 @@ class Position:
     reason: str | None = None
     killed: bool = False
     on: bool = False
-    coverage: dict[str, int] | None = None
+    coverage: dict[str, Any] | None = None
     counter: Counter = field(default_factory=Counter)
     ran_last: bool = False
     mark: int = 0
@@ -70,7 +71,7 @@ class Position:
         """Be on, with the coverage and the note of what was done."""
         self.on = True
         self.reason = done.note
-        self.coverage = {"fused": done.fused, "eligible": done.eligible, "layers": done.layers}
+        self.coverage = done.coverage()
 
     def told(self) -> dict[str, Any]:
         """The entry of /health."""
@@ -113,6 +114,21 @@ class Board:
         for position in self.positions.values():
             if position.asked and not position.killed and position.switch.stage == stage:
                 yield position
+
+    def apply_load(self, weights: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+        """The weights that the `load` switches leave of a checkpoint; nothing has been read from the disk yet."""
+        for position in self._asked("load"):
+            try:
+                kept: Kept = position.switch.apply(
+                    weights, config, position.options, position.counter
+                )
+            except Declined as declined:
+                position.decline(str(declined))
+                continue
+            position.on = True
+            position.coverage = dict(kept.coverage)
+            weights = kept.weights
+        return weights
 
     def apply_weights(self, model: Any, check: Callable[[], str | None]) -> None:
         """Put on every `weights` switch; `check` says what is wrong with the model afterwards, or None."""
@@ -164,9 +180,14 @@ class Board:
         return None
 
     def begin(self) -> None:
-        """Remember the counts before a request, and let no earlier one leave anything behind."""
+        """Remember the counts before a request, and let no earlier one leave anything behind.
+
+        A `load` switch runs in every request, as what it left out is missing from all of it.
+        """
         for position in self.positions.values():
             position.mark = position.counter.runs
+            if position.on and position.switch.stage == "load":
+                position.counter.runs += 1
             if position.forget is not None:
                 position.forget()
 

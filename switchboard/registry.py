@@ -3,6 +3,7 @@
 To add one: write one file there with one function of the file's name, decorated with `@switch(stage=…,
 exactness=…)`. Nothing else has to be touched. A stage fixes what the function takes and gives:
 
+- load:    (weights, config, options, counter) -> Kept; what of a checkpoint is read at all;
 - weights: (model, options, counter) -> Applied; changes the model in place, can be undone;
 - cache:   (factory, options, counter) -> Recached; gives another factory of KV caches, the old one stays as it was;
 - draft:   (options, counter) -> Proposer; guesses tokens for the verify loop.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
@@ -25,7 +26,7 @@ import msgspec
 
 from switchboard.errors import ConfigError
 
-Stage = Literal["weights", "cache", "draft"]
+Stage = Literal["load", "weights", "cache", "draft"]
 Exactness = Literal["exact", "rounding", "lossy"]
 
 
@@ -56,7 +57,10 @@ class Counter:
 
 @dataclass(frozen=True)
 class Applied:
-    """What a `weights` switch did: coverage in layers, what it left alone and why, and the way back."""
+    """What a `weights` switch did: coverage in layers, what it left alone and why, and the way back.
+
+    fused of eligible layers are changed whole, partly more in part; classes tells the same for each kind of layer.
+    """
 
     fused: int
     eligible: int
@@ -65,6 +69,26 @@ class Applied:
     note: str | None = None
     forget: Callable[[], None] | None = None
     """Called before every request; for what a forward keeps between its calls."""
+    partly: int = 0
+    classes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def coverage(self) -> dict[str, Any]:
+        """The coverage as /health and receipts tell it."""
+        return {
+            "fused": self.fused,
+            "partly": self.partly,
+            "eligible": self.eligible,
+            "layers": self.layers,
+            "classes": {name: dict(counts) for name, counts in self.classes.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a `load` switch left of a checkpoint: the weights to read, and in numbers what it left out."""
+
+    weights: dict[str, Any]
+    coverage: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -86,13 +110,26 @@ CacheFactory = Callable[[Room], list[Any]]
 
 @dataclass(frozen=True)
 class Recached:
-    """What a `cache` switch did: the factory to use instead, and its coverage in layers, as Applied tells it."""
+    """What a `cache` switch did: the factory to use instead, and how many layers have which class of cache.
+
+    Layers of the class that it takes the place of are eligible, and all of them are changed.
+    """
 
     factory: CacheFactory
-    fused: int
-    eligible: int
-    layers: int
+    kind: str
+    kinds: Mapping[str, int]
     note: str | None = None
+
+    def coverage(self) -> dict[str, Any]:
+        """The coverage in the form of Applied's."""
+        changed = {name: count if name == self.kind else 0 for name, count in self.kinds.items()}
+        return {
+            "fused": changed[self.kind],
+            "partly": 0,
+            "eligible": changed[self.kind],
+            "layers": sum(self.kinds.values()),
+            "classes": {name: {"eligible": one, "fused": one} for name, one in changed.items()},
+        }
 
 
 class Proposer(Protocol):

@@ -100,3 +100,13 @@ def test_the_readme_says_of_the_clock_what_was_measured() -> None:
         for which in ("median", "p99"):
             assert f"{told[f'{name}_{which}_us']:.0f} µs" in page, (name, which)
     assert told["best_peer"] in page and told["events_per_s"] == 1000
+
+
+def test_an_arm_against_itself_clears_its_sealed_bars_and_is_called_nothing() -> None:
+    found = analysis.analyse(ROOT / "receipts" / "aa-cpu")
+    assert [(bar.outcome, bar.sealed) for bar in found.bars] == [("met", True)] * 4
+    words = {one.verdict.word for one in found.comparisons}
+    assert words <= {"undecided", "equivalent"}, "noise alone must make no difference"
+    (primary,) = found.primary
+    assert primary.estimate and primary.estimate.low and primary.estimate.high
+    assert primary.estimate.low < 1 < primary.estimate.high

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from battery.analyse.numerals import percent
 from battery.analyse.speed import Comparison
 from battery.analyse.stopping import DECIDED
 from battery.ledger.claims import Bar, wording
@@ -41,7 +42,9 @@ class BarResult(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     why: str
     sealed: bool
-    """Whether the bar stands in the plan that every receipt names, and the campaign is sealed."""
+    """Whether the bar stands in the plan that every receipt names, and the campaign's files are those of its seal."""
+    declared: bool = False
+    """Whether it stands in the plan; otherwise it was named afterwards."""
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,8 +58,13 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing can be claimed at all: what voids the campaign, or what it still waits for."""
 
 
-def results(bars: Sequence[Bar], measured: Measured, sealed: bool) -> tuple[BarResult, ...]:
-    """Every bar of every candidate that it names; `sealed` is what is known of all of them."""
+def results(
+    bars: Sequence[Bar], measured: Measured, sealed: bool, declared: bool = False
+) -> tuple[BarResult, ...]:
+    """Every bar of every candidate that it names; `sealed` and `declared` are what is known of all of them.
+
+    A declared bar that is not sealed is undecided: nobody can tell whether it was declared before.
+    """
     found = []
     for bar in bars:
         for candidate in (bar.candidate,) if bar.candidate else measured.candidates or ("",):
@@ -66,7 +74,16 @@ def results(bars: Sequence[Bar], measured: Measured, sealed: bool) -> tuple[BarR
                 found.append(_speed(bar, "at least", bar.at_least, measured, candidate, sealed))
             if bar.at_most is not None:
                 found.append(_speed(bar, "at most", bar.at_most, measured, candidate, sealed))
-    return tuple(found)
+    return tuple(_standing(one, declared) for one in found)
+
+
+def _standing(one: BarResult, declared: bool) -> BarResult:
+    """The result with where the bar comes from; without a claim where that cannot be trusted."""
+    one = msgspec.structs.replace(one, declared=declared)
+    if not declared or one.sealed or one.outcome == "undecided":
+        return one
+    why = "the files are not those of a seal, so nobody can tell that it was declared before; battery verify says more"
+    return msgspec.structs.replace(one, outcome="undecided", why=why)
 
 
 def _quality(
@@ -131,12 +148,10 @@ def _outcome(
         return end >= bound if side == "at least" else end <= bound
 
     if holds(near):
-        return "met", f"the {names[0]} end is {percent(near)}"
+        return "met", f"the {names[0]} end is {percent(near, 4, sign=True)}"
     if not holds(far):
-        return "failed", f"even the {names[1]} end is {percent(far)}"
-    return "undecided", f"the bound lies inside the interval, {percent(low)} to {percent(high)}"
-
-
-def percent(share: float) -> str:
-    """A change in percent, with its sign."""
-    return f"{100 * share:+.4g} %".replace("-", "−")
+        return "failed", f"even the {names[1]} end is {percent(far, 4, sign=True)}"
+    return (
+        "undecided",
+        f"the bound lies inside the interval, {percent(low, 4, sign=True)} to {percent(high, 4, sign=True)}",
+    )

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from scipy.stats import t
 
 from battery.analyse import likeness, pooling, speed, stats
 from battery.analyse.findings import Findings
@@ -83,9 +84,17 @@ def combine(named: Mapping[str, Findings]) -> Combination:
     Holm corrects as in one campaign: over the rungs of a candidate's metric, the primary endpoint over the candidates.
     """
     first = next(iter(named.values()))
-    left = [(name, why) for name, one in named.items() if (why := _unfit(one, first.control))]
-    usable = {name: one for name, one in named.items() if name not in dict(left)}
-    alpha = min(one.plan.stopping.alpha for one in named.values())
+    left: list[tuple[str, str]] = []
+    usable: dict[str, Findings] = {}
+    for name, one in named.items():
+        why = _unfit(one, first.control) or next(
+            (twin for other, two in usable.items() if (twin := _repeats(one, other, two))), ""
+        )
+        if why:
+            left.append((name, why))
+        else:
+            usable[name] = one
+    alpha = min((one.plan.stopping.alpha for one in usable.values()), default=stats.ALPHA)
     made = [
         _combined(usable, candidate, metric, rung, alpha)
         for candidate in first.candidates
@@ -111,10 +120,24 @@ def _unfit(one: Findings, control: str) -> str:
     """Why a campaign adds nothing at all."""
     if one.control != control:
         return f"its control is {one.control}, not {control}"
+    if one.screen:
+        return f"a screen ({one.screen}): its many questions are exploratory, and more of them prove none"
     if one.pilot:
         return f"a pilot of {one.plan.blocks} blocks"
     if one.status != "complete":
         return f"not finished: {one.blocks_complete} of {one.plan.blocks} blocks"
+    return ""
+
+
+def _repeats(one: Findings, other: str, two: Findings) -> str:
+    """Why a campaign is no new evidence beside another: the same prompts again; a copy is the plainest kind."""
+    mine, theirs = (
+        {seed for block in each.seeds.values() for seed in block} for each in (one, two)
+    )
+    if mine & theirs and one.plan.workload == two.plan.workload:
+        return (
+            f"the prompts of {other} again (campaign seed {one.seed}): repeats are no new evidence"
+        )
     return ""
 
 
@@ -136,7 +159,7 @@ def _combined(
             left.append((name, f"{metric} read from {sources[-1]}, not from {sources[0]}"))
         elif found is not None and found.estimate is not None:
             known.append(found)
-            studies.append(_study(name, found.estimate))
+            studies.append(_study(name, found.estimate, alpha))
     pooled = None
     if len(studies) > 1:
         pooled = pooling.pool(
@@ -164,11 +187,13 @@ def _no_part(found: Comparison | None) -> str:
     return ""
 
 
-def _study(name: str, found: Estimate) -> Study:
-    """A campaign's own estimate."""
+def _study(name: str, found: Estimate, alpha: float) -> Study:
+    """A campaign's own estimate, its interval at the level of the combination: its own rule may have set another."""
+    se = (found.sd or 0.0) / math.sqrt(found.blocks)
+    reach = float(t.ppf(1 - alpha / 2, found.blocks - 1)) * se
     return Study(
-        campaign=name, ratio=found.ratio, low=found.low or 0.0, high=found.high or 0.0,
-        blocks=found.blocks, se=(found.sd or 0.0) / math.sqrt(found.blocks),
+        campaign=name, ratio=found.ratio, low=found.ratio * math.exp(-reach), high=found.ratio * math.exp(reach),
+        blocks=found.blocks, se=se,
     )  # fmt: skip
 
 
@@ -183,27 +208,41 @@ def _judged(made: Sequence[Combined], alpha: float) -> tuple[Combined, ...]:
     for family in families:
         ps = stats.holm([one.p if (one := made[place].pooled) else None for place in family])
         tosts = stats.holm([made[place].tost_p for place in family])
-        for place, p, tost in zip(family, ps, tosts, strict=True):
+        aways = stats.holm(
+            [stats.beyond(_estimate(made[place]), made[place].margin, alpha) for place in family]
+        )
+        for place, p, tost, away in zip(family, ps, tosts, aways, strict=True):
             told[place] = msgspec.structs.replace(
                 made[place], p_corrected=p, tost_p_corrected=tost,
-                verdict=_verdict(made[place], p, tost, alpha),
+                verdict=_verdict(made[place], p, tost, away, alpha),
             )  # fmt: skip
     return tuple(told)
 
 
-def _verdict(one: Combined, p: float | None, tost: float | None, alpha: float) -> Verdict:
-    """The verdict by the interval and the margin; `undecided` below two campaigns."""
+def _estimate(one: Combined) -> Estimate | None:
+    """The pooled ratio as an estimate whose units are the campaigns."""
     found = one.pooled
-    if found is None:
+    return (
+        None
+        if found is None
+        else Estimate(
+            blocks=found.campaigns, ratio=found.ratio, low=found.low, high=found.high, p=found.p
+        )
+    )
+
+
+def _verdict(
+    one: Combined, p: float | None, tost: float | None, away: float | None, alpha: float
+) -> Verdict:
+    """The verdict by the interval and the margin; `undecided` below two campaigns."""
+    estimate = _estimate(one)
+    if estimate is None:
         return Verdict(
             word="not comparable",
             why=f"{len(one.studies)} of the two campaigns that it takes can be used",
         )
-    estimate = Estimate(
-        blocks=found.campaigns, ratio=found.ratio, low=found.low, high=found.high, p=found.p
-    )
     words = speed.words(one.metric)
-    return stats.judge(estimate, p, tost, one.margin, words, alpha, fewest=2)
+    return stats.judge(estimate, p, tost, one.margin, words, alpha, fewest=2, beyond_p=away)
 
 
 def _machine(one: Findings) -> str:

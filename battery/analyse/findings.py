@@ -131,8 +131,10 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
         """The words of a metric."""
         return next(x for x in self.measures if x.name == name)
 
-    def held_against(self, bars: Sequence[Bar], sealed: bool = False) -> tuple[BarResult, ...]:
-        """What became of these bars; those of the plan were sealed with it, those named afterwards were not."""
+    def held_against(
+        self, bars: Sequence[Bar], sealed: bool = False, declared: bool = False
+    ) -> tuple[BarResult, ...]:
+        """What became of these bars: `declared` in the plan and `sealed` with it, or named afterwards."""
         voids = [
             f"invalid: {d.what}" for d in self.doubts if d.severity == "void" and d.arm is None
         ]
@@ -141,7 +143,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
             plan=self.plan, control=self.control, candidates=self.candidates, comparisons=self.comparisons,
             hindrance=voids[0] if voids else waits,
         )  # fmt: skip
-        return barring.results(bars, measured, sealed)
+        return barring.results(bars, measured, sealed, declared)
 
     @property
     def asked(self) -> int:
@@ -171,8 +173,15 @@ def analyse(folder: Path) -> Findings:
         pool = str(refused)
         receipts = _belonging(receipts, header)
     sealed = campaign.sealed()
+    intact = sealed is not None and campaign.chain().seal == sealed.seal
     return found(
-        receipts, header, unreadable, pool, sealed.seal if sealed else None, _journal(campaign)
+        receipts,
+        header,
+        unreadable,
+        pool,
+        sealed.seal if sealed else None,
+        _journal(campaign),
+        intact,
     )
 
 
@@ -220,14 +229,17 @@ def found(
     pool: str = "",
     seal: str | None = None,
     journal: Mapping[str, int] = MappingProxyType({}),
+    intact: bool = True,
 ) -> Findings:
     """The findings of receipts in memory: what `analyse` finds, but for the folder.
 
-    `unreadable` are complaints about receipts left out, `pool` why some could not be pooled.
+    `unreadable` are complaints about receipts left out, `pool` why some could not be pooled, `intact` whether the files
+    are those that were sealed.
     """
     whole = _everything(receipts, header, list(unreadable), pool, seal, dict(journal))
-    sealed = seal is not None and not pool
-    whole = msgspec.structs.replace(whole, bars=whole.held_against(header.plan.bars, sealed))
+    sealed = seal is not None and not pool and intact
+    bars = whole.held_against(header.plan.bars, sealed, declared=True)
+    whole = msgspec.structs.replace(whole, bars=bars)
     return msgspec.convert(_rounded(msgspec.to_builtins(whole)), Findings, strict=False)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -78,14 +77,6 @@ def independence(usable: Mapping[str, Findings]) -> list[str]:
         found.append(
             "all on machines of one description: the interval speaks for sessions on such a machine"
         )
-    for (name, one), (other_name, other) in itertools.combinations(usable.items(), 2):
-        seeds, others = (
-            {seed for block in each.seeds.values() for seed in block} for each in (one, other)
-        )
-        if seeds & others and one.plan.workload == other.plan.workload:
-            found.append(
-                f"{name} and {other_name} drew their prompts from the same seeds ({one.seed}): they are not independent"
-            )
     return found
 
 

@@ -15,7 +15,6 @@ from battery.analyse.stats import Estimate
 from battery.ledger.store import Header
 
 GAIN, COST = "tokens_per_step", "seconds_per_step"
-_MOVES = ("faster", "slower", "higher", "lower")
 
 Moved = Literal["tokens per step", "seconds per step", "both", "neither", "cannot be told"]
 
@@ -102,7 +101,6 @@ def _moved(gain: Comparison, cost: Comparison) -> tuple[Moved, str]:
 
 def _moves(one: Comparison) -> bool | None:
     """Whether the factor differs beyond its margin; None where its verdict leaves that open."""
-    within = one.verdict.qualifier.startswith("within")
-    if one.verdict.word in _MOVES:
-        return not within
-    return False if one.verdict.word == "equivalent" else None
+    if one.verdict.word == "equivalent" or one.verdict.qualifier.startswith("within"):
+        return False
+    return True if one.verdict.qualifier.startswith("by at least") else None

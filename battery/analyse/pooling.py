@@ -58,7 +58,7 @@ def pool(
     if effects.size < 2 or not (spread > 0).all():
         raise ValueError("give two campaigns or more, each with a variance above zero")
     with np.errstate(
-        divide="ignore"
+        divide="ignore", over="ignore"
     ):  # I² of campaigns that agree to the last bit is 0, and asked for below
         found = combine_effects(effects, spread, method_re="iterated", maxiter=_ITERATIONS)
     df = effects.size - 1

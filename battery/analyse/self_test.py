@@ -9,10 +9,12 @@ import msgspec
 from battery.analyse import stats
 from battery.ledger.store import Header
 
-SELF_TEST_ALPHA = 0.01
-"""At which the arms-against-themselves test voids the verdicts: one honest battery in a hundred."""
+SELF_TEST_ALPHA = 0.001
+"""At which the arms-against-themselves test voids the verdicts. A few pairs see little: the test finds what follows the
+pattern of the order, and neither drift nor noise, which the order cancels. So it must hardly ever void a calm campaign.
+"""
 _FEWEST_PAIRS = 4
-_TURNS = (1, -1, -1, 1)
+TURNS = (1, -1, -1, 1)
 """Signs of neighbouring same-arm pairs. A steady drift cancels over them, and so does carry-over, which speeds one
 arm's pairs up and slows the other's down. Two pairs in succession share a block, and with it the luck of that block's
 prompts; their signs are as often alike as not, so that it does not add up. Signs that merely alternate let it: they
@@ -33,7 +35,7 @@ class SelfTest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def self_test(means: list[tuple[int, str, float]], header: Header) -> SelfTest:
-    """Same-arm neighbours in run order, later minus earlier, with the signs of `_TURNS`."""
+    """Same-arm neighbours in run order, later minus earlier, with the signs of `TURNS`."""
     neighbours = [
         later[2] - earlier[2]
         for earlier, later in itertools.pairwise(means)
@@ -42,7 +44,7 @@ def self_test(means: list[tuple[int, str, float]], header: Header) -> SelfTest:
     if len(neighbours) < _FEWEST_PAIRS:
         return SelfTest(pairs=len(neighbours), why=_why(header))
     found = stats.paired(
-        [_TURNS[place % 4] * d for place, d in enumerate(neighbours)],
+        [TURNS[place % 4] * d for place, d in enumerate(neighbours)],
         header.plan.stopping.alpha,
         flip=False,
     )

@@ -73,6 +73,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """One of the many questions of a screen: a lead to follow, no result."""
     tost_p: float | None = None
     tost_p_corrected: float | None = None
+    beyond_p_corrected: float | None = None
+    """That the difference is the margin or less, after the same correction."""
     detectable: float | None = None
     """Share that this many blocks find four times out of five at this spread."""
     blocks_needed: int | None = None
@@ -243,15 +245,19 @@ def _judged(
     for test, what in _tests(families, header):
         ps = adjust([one.estimate.p if one.estimate else None for one in test])
         tosts = adjust([one.tost_p for one in test])
+        aways = adjust(
+            [stats.beyond(one.estimate, one.margin, header.plan.stopping.alpha) for one in test]
+        )
         tested = sum(p is not None for p in ps)
         told = what.format(tested) if tested > 1 else ""
-        for one, p, tost in zip(test, ps, tosts, strict=True):
-            corrected[one.candidate, one.metric, one.rung] = (p, tost, told)
+        for one, p, tost, away in zip(test, ps, tosts, aways, strict=True):
+            corrected[one.candidate, one.metric, one.rung] = (p, tost, away, told)
     judged = []
     for one in every:
-        p, tost, told = corrected[one.candidate, one.metric, one.rung]
+        p, tost, away, told = corrected[one.candidate, one.metric, one.rung]
         one = msgspec.structs.replace(
-            one, p_corrected=p, tost_p_corrected=tost, correction=told, exploratory=bool(header.screen)
+            one, p_corrected=p, tost_p_corrected=tost, beyond_p_corrected=away, correction=told,
+            exploratory=bool(header.screen),
         )  # fmt: skip
         judged.append(msgspec.structs.replace(one, verdict=_verdict(one, header.plan, complete)))
     return tuple(judged)
@@ -288,7 +294,7 @@ def _verdict(one: Comparison, plan: Plan, complete: int) -> Verdict:
         )
     return stats.judge(
         one.estimate, one.p_corrected, one.tost_p_corrected, one.margin, words(one.metric), plan.stopping.alpha,
-        correction=one.correction,
+        correction=one.correction, beyond_p=one.beyond_p_corrected,
     )  # fmt: skip
 
 

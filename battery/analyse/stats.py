@@ -113,6 +113,24 @@ def equivalence(differences: Sequence[float], margin: float) -> float | None:
     return float(DescrStatsW(d).ttost_mean(-bound, bound)[0])
 
 
+def beyond(estimate: Estimate | None, margin: float, alpha: float = ALPHA) -> float | None:
+    """P of a ratio that differs by the margin or less: below α exactly where the interval clears the margin.
+
+    Twice the one-sided t test of the mean log ratio against ±log(1 + margin) on its own side, from the interval at
+    1 − α and its K − 1 degrees of freedom; 1 where the estimate itself is inside; None without an interval.
+    """
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return None
+    room = abs(math.log(estimate.ratio)) - math.log1p(margin)
+    half = (math.log(estimate.high) - math.log(estimate.low)) / 2
+    if room <= 0:
+        return 1.0
+    if half <= _NO_SPREAD:
+        return 0.0
+    df = estimate.blocks - 1
+    return float(2 * scipy_stats.t.sf(room / half * scipy_stats.t.ppf(1 - alpha / 2, df), df))
+
+
 def holm(ps: Sequence[float | None]) -> list[float | None]:
     """Holm-adjusted p-values in the same order: max over smaller ones of (m − rank) · p, at most 1; None stays None.
 
@@ -171,11 +189,13 @@ def judge(
     alpha: float = ALPHA,
     fewest: int = FEWEST_BLOCKS,
     correction: str = "Holm",
+    beyond_p: float | None = None,
 ) -> Verdict:
-    """The verdict of STATS 3.8; `words` are for a ratio above and below 1, and both p-values are already corrected.
+    """The verdict of STATS 3.8; `words` are for a ratio above and below 1, and all p-values are already corrected.
 
     `alpha` is the level of every test and of the interval, `fewest` the units below which there is no verdict;
-    `correction` names what both p-values went through.
+    `correction` names what the p-values went through. `beyond_p` is of `beyond`: "by at least" the margin is a claim of
+    its own, and in many contexts the correction of p would not cover it.
     A difference needs p < α and the interval on that side of 1. Equivalence needs its own test: a difference that was
     not found is `undecided`, never equal.
     """
@@ -190,7 +210,7 @@ def judge(
     within = tost_p is not None and tost_p < alpha
     if differs:
         word = words[0] if low > 0 else words[1]
-        if low > bound or high < -bound:
+        if (low > bound or high < -bound) and beyond_p is not None and beyond_p < alpha:
             return Verdict(word=word, qualifier=f"by at least {share}")
         return Verdict(word=word, qualifier=f"within {share}" if within else "")
     if within:
@@ -209,7 +229,10 @@ def _undecided(estimate: Estimate, cause: str, margin: float, alpha: float) -> s
     enough = f"{needed} blocks" if needed else f"more than {MOST_BLOCKS} blocks"
     if found is None:
         return cause
-    return f"{cause}; {estimate.blocks} blocks find {percent(found)}, {enough} would find {100 * margin:g} %"
+    return (
+        f"{cause}; in a test by itself {estimate.blocks} blocks find {percent(found)}, {enough} would find"
+        f" {100 * margin:g} %"
+    )
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):

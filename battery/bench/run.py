@@ -94,8 +94,8 @@ class Conductor:
                     f"{self.campaign.folder} is finished and sealed; nothing is measured again"
                 )
                 return self._counts(known)
-            digests = {arm.name: arm.digest for arm in arms}
-            before = None if known else history.earlier(folder.parent, digests)
+            kinds = [arm.kind for arm in arms]
+            before = None if known else history.earlier(folder.parent, kinds)
             with history.listed(self.campaign, self.plan, arms):
                 header = known or self._open(stopper, before)
                 self._measure(header, stopper)

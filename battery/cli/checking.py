@@ -54,9 +54,8 @@ def check(
         told.append(
             {"campaign": found.campaign, "seal": found.seal, "bars": msgspec.to_builtins(results)}
         )
-        for place, one in enumerate(results if not as_json else ()):
-            words = line(one, declared=place < len(found.bars))
-            out().print(f"{found.campaign}: {words}", markup=False)
+        for one in results if not as_json else ():
+            out().print(f"{found.campaign}: {line(one)}", markup=False)
     if without and (campaigns or not told):
         raise InputError(
             f"{', '.join(without)}: its plan declares no bars; declare some in the next plan ([[bars]]), or name one"
@@ -99,9 +98,9 @@ def held(folder: Path, extra: list[Bar]) -> tuple[Findings, list[BarResult]]:
     return found, results
 
 
-def line(one: BarResult, declared: bool) -> str:
-    """A bar's outcome in one line; `declared` for one that stands in the plan, whether sealed or not."""
-    unsealed = "in the plan, not sealed" if declared else "named afterwards, not sealed"
+def line(one: BarResult) -> str:
+    """A bar's outcome in one line, with where the bar comes from."""
+    unsealed = "in the plan, not sealed" if one.declared else "named afterwards, not sealed"
     return f"{one.outcome}: {one.what}: {one.why} [{'sealed' if one.sealed else unsealed}]"
 
 

@@ -42,7 +42,7 @@ def publish(
     else:
         lines = [
             tables.headline(found),
-            *(f"bar {line(one, declared=True)}" for one in found.bars),
+            *(f"bar {line(one)}" for one in found.bars),
             f"receipts: {folder}",
             f"charts:   {root / 'charts' / folder.name}",
             f"report:   {report}",

@@ -67,6 +67,11 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
         """sha256 over everything that can change what runs; the prose in `why` is left out."""
         return strict.digest(msgspec.structs.replace(self, why=""))
 
+    @property
+    def kind(self) -> str:
+        """The digest without the name: equal for arms that run the same thing, whatever they are called."""
+        return strict.digest(msgspec.structs.replace(self, why="", name=""))
+
     def public(self) -> Arm:
         """The same arm without secrets and paths of this machine, fit for a receipt."""
         return msgspec.structs.replace(

@@ -27,8 +27,8 @@ class Stopping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a campaign ends, declared before its first window.
 
     `fixed`: after `blocks`. `looks`: after the first of the declared looks at which every candidate's primary endpoint
-    is decided, each tested at a smaller alpha so that all together stay at .05. `precision`: as soon as every
-    candidate's interval at the primary endpoint is no wider than ± `half_width`, at alpha .04. Both end after `blocks`
+    is decided, each tested at a smaller level so that all together stay at .05. `precision`: as soon as every
+    candidate's interval at the primary endpoint is no wider than ± `half_width`, at alpha .03. Both end after `blocks`
     at the latest. Source of the alphas: simulated batteries in which nothing differs (reports/statistics.md).
     """
 
@@ -37,14 +37,26 @@ class Stopping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Blocks after which is looked, ascending; the last is `blocks`."""
     half_width: float | None = None
     """Half of the interval's width to be reached, as a share."""
+    level: float | None = None
+    """Of every test of a campaign, written down when a plan with looks is read, so that it is sealed with the rule."""
 
     @property
     def alpha(self) -> float:
         """Of every test of a campaign under this rule."""
+        return self.most if self.level is None else self.level
+
+    @property
+    def most(self) -> float:
+        """The largest level that keeps the rule's false alarms at .05.
+
+        Looks share it by Bonferroni; up to four that lie close together (the last at most twice the first) overlap so
+        much that .018 each will do.
+        """
         if self.rule == "precision":
-            return 0.04
+            return 0.03
         looks = len(self.looks) if self.rule == "looks" else 1
-        return 0.05 if looks <= 1 else 0.018 if looks <= 4 else 0.05 / looks
+        close = looks <= 4 and bool(self.looks) and self.looks[-1] <= 2 * self.looks[0]
+        return 0.05 if looks <= 1 else 0.018 if close and looks > 2 else 0.05 / looks
 
 
 class Bar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -110,6 +122,10 @@ def stops(plan: Plan) -> list[tuple[bool, str]]:
     if stopping.rule != "precision" and stopping.half_width is not None:
         return [(False, 'stopping.half_width: only with rule = "precision"')]
     return [
+        (
+            stopping.level is None or 0 < stopping.level <= stopping.most,
+            f"stopping.level: at most {stopping.most:.4g} under this rule; leave it out for that",
+        ),
         (
             stopping.rule != "looks"
             or (bool(looks) and list(looks) == sorted(set(looks)) and looks[-1] == plan.blocks),

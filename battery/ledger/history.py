@@ -11,7 +11,8 @@ over. Starts on another machine, or in another checkout, are not known here.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -36,6 +37,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     plan_digest: str
     arms: dict[str, str]
     """Digest per arm, the control first."""
+    kinds: tuple[str, ...] = ()
+    """Digests without names, in the same order: a copy of an arm under another name is the same arm."""
     blocks: int
     """At most, by the plan."""
     complete: int | None = None
@@ -83,8 +86,12 @@ def _header(folder: Path) -> Header | None:
     return None
 
 
-def earlier(receipts: Path, digests: Mapping[str, str]) -> Earlier:
-    """What was started here so far: by the log, and by folders that it does not know."""
+def earlier(receipts: Path, kinds: Sequence[str]) -> Earlier:
+    """What was started here so far: by the log, and by folders that it does not know.
+
+    `kinds` are those of the arms to be measured. A campaign is of these arms if it held two of them, whatever their
+    names and whatever else it held.
+    """
     known = lives(receipts)
     logged = {life.first.campaign for life in known if life.header is not None}
     unlogged = [
@@ -92,7 +99,7 @@ def earlier(receipts: Path, digests: Mapping[str, str]) -> Earlier:
         for path in sorted(receipts.glob(f"*/{store.HEADER}"))
         if path.parent.name not in logged
     ]
-    told = [(_started(receipts, life), set(life.first.arms.values())) for life in known]
+    told = [(_started(receipts, life), _kinds(life.first, life.header)) for life in known]
     others = 0
     for folder in unlogged:
         header = _header(folder)
@@ -103,12 +110,24 @@ def earlier(receipts: Path, digests: Mapping[str, str]) -> Earlier:
             campaign=folder.name, at=header.created, plan=header.plan.name, plan_digest=header.plan_digest,
             arms=tuple(header.arm_digests), ended=_how_far(Campaign(folder), header),
         )  # fmt: skip
-        told.append((started, set(header.arm_digests.values())))
-    same = [started for started, arms in told if arms == set(digests.values())]
+        told.append((started, _kinds(None, header)))
+    wanted = Counter(kinds)
+    same = [
+        started
+        for started, arms in told
+        if (wanted & Counter(arms)).total() >= min(2, wanted.total())
+    ]
     return Earlier(
         same_arms=tuple(sorted(same, key=lambda started: (started.at, started.campaign))),
         others=others + len(told) - len(same),
     )
+
+
+def _kinds(first: Entry | None, header: Header | None) -> tuple[str, ...]:
+    """What ran in a campaign, by its line in the log, else by its header; nothing where neither tells."""
+    if first is not None and first.kinds:
+        return first.kinds
+    return tuple(arm.kind for arm in header.arms) if header else ()
 
 
 def _started(receipts: Path, life: Life) -> Started:
@@ -150,7 +169,8 @@ def listed(campaign: Campaign, plan: Plan, arms: Sequence[Arm]) -> Iterator[None
     def entry(event: Event) -> Entry:
         return Entry(
             at=store.utc_now(), campaign=campaign.folder.name, event=event, plan=plan.name, plan_digest=plan.digest,
-            arms={arm.name: arm.digest for arm in arms}, blocks=plan.blocks, complete=_complete(campaign),
+            arms={arm.name: arm.digest for arm in arms}, kinds=tuple(arm.kind for arm in arms), blocks=plan.blocks,
+            complete=_complete(campaign),
         )  # fmt: skip
 
     def note(event: Event) -> None:

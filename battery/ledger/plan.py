@@ -204,7 +204,10 @@ def _read(path: Path, name: str) -> Plan:
     except InputError as broken:
         raise PlanError(str(broken)) from broken
     check(plan, str(path))
-    return plan
+    if plan.stopping.rule == "fixed" or plan.stopping.level is not None:
+        return plan
+    stopping = msgspec.structs.replace(plan.stopping, level=plan.stopping.most)
+    return msgspec.structs.replace(plan, stopping=stopping)
 
 
 def check(plan: Plan, where: str) -> None:

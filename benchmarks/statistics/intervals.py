@@ -174,9 +174,14 @@ def stopping(count: int, seed: int) -> list[dict[str, Any]]:
     alpha = Stopping(rule="precision", half_width=1).alpha
     for width, designed in ((1.0, 0.053), (0.8, 0.061), (0.6, 0.067)):
         words = f"once the interval is within ±{width:g}"
-        at = precise(d, width * wide, ALPHA), precise(d, width * wide, alpha)
-        rows.append((f"within {width:g}", f"{words}, at .05", at[0], designed))
-        rows.append((f"precision {width:g}", f"{words}, at {alpha:g} (battery)", at[1], None))
+        for level, key, of in (
+            (ALPHA, "within", ""),
+            (0.04, "design", ""),
+            (alpha, "precision", " (battery)"),
+        ):
+            share = precise(d, width * wide, level)
+            told = designed if level == ALPHA else None
+            rows.append((f"{key} {width:g}", f"{words}, at {level:g}{of}", share, told))
     return [dict(zip(("key", "rule", "share", "designed"), row, strict=True)) for row in rows]
 
 

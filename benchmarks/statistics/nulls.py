@@ -117,7 +117,7 @@ def most(count: int) -> int:
 
 def summary(nulls: list[Null]) -> dict[str, object]:
     """The counts of a set of null batteries."""
-    rejected = [one for one in nulls if one.word not in (*QUIET, "invalid")]
+    rejected = [one for one in nulls if one.word not in QUIET]  # void ones too: they are no passes
     return {
         "batteries": len(nulls),
         "rejections": len(rejected),

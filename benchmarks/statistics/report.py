@@ -30,6 +30,9 @@ def bars(told: dict[str, Any]) -> list[dict[str, Any]]:
     off = max(row["off"] for row in told["power"]["rows"])
     block = max(one["block_level"] for one in told["contrast"]["shares"]["ours"].values())
     looks = next(row["share"] for row in told["stopping"]["rows"] if row["key"] == "looks")
+    precise = max(
+        row["share"] for row in told["stopping"]["rows"] if row["key"].startswith("precision")
+    )
     void = max(one["ours"] for one in told["self_tests"]["shares"].values())
     share, agreed = covered["coverage"], told["power"]["agreement"]
     inside = f"{control['low']:.4f} to {control['high']:.4f}"
@@ -41,10 +44,25 @@ def bars(told: dict[str, Any]) -> list[dict[str, Any]]:
         ("p of the tables against battery's own p", f"{agreed:.1g} apart", "at most 1e-9", agreed <= 1e-9),
         ("false positives of the t over blocks", percent(block, 1), "at most 6 %", block <= 0.06),
         ("false positives of four declared looks", percent(looks, 1), "at most 5.5 %", looks <= 0.055),
-        ("honest batteries that void themselves", percent(void, 1), "at most 2 %", void <= 0.02),
+        ("false positives of stopping at a precision", percent(precise, 1), "at most 5.5 %", precise <= 0.055),
+        ("honest batteries that void themselves", percent(void, 2), "at most 0.5 %", void <= 0.005),
+        ("an arm measured against itself", *_twin(told["noise_floor"])),
         ("a control slowed to 0.97", f"{control['verdict']}, {inside}", "slower, 0.97 inside", control["found"]),
     ]  # fmt: skip
     return [dict(zip(("what", "value", "bar", "holds"), row, strict=True)) for row in rows]
+
+
+def _twin(floor: dict[str, Any]) -> tuple[str, str, bool]:
+    """Whether the committed campaign of an arm against itself finds nothing at its primary endpoint."""
+    bar = "1 inside, no difference called"
+    primary = [row for row in floor["rows"] if row["primary"]]
+    if not primary:
+        return "not measured", bar, False
+    (one,) = primary
+    inside = (
+        f"{words.change(one['low'], True)} to {words.change(one['high'], True)}, {one['verdict']}"
+    )
+    return inside, bar, bool(one["holds_one"]) and one["verdict"] in ("undecided", "equivalent")
 
 
 def page(told: dict[str, Any]) -> str:
@@ -83,11 +101,12 @@ def _nulls(told: dict[str, Any]) -> str:
         f"## 1. {one['batteries']} batteries in which nothing differs\n\n"
         "Real receipts with real traces through the analysis that judges campaigns: two arms, two rungs, eight blocks,"
         " two seeds; every mixture of arms, drift, carry-over and outliers equally often.\n\n"
-        f"Verdicts at the primary endpoint: {said}. That is {one['rejections']} called different; by chance at 5 % up"
-        f" to {one['most']} may be (binomial test, p ≥ .01). By drift: {drifts}. By arms: {arms}.\n\n"
-        f"`invalid`: {one['voided']} batteries voided themselves, because neighbouring windows of one arm differed"
-        f" (level 1 %); they are no passes. {one['voided_that_would_reject']} of them would have been called"
-        " different.\n\n"
+        f"Verdicts at the primary endpoint: {said}. That is {one['rejections']} others than undecided or equivalent;"
+        f" by chance at 5 % up to {one['most']} may be (binomial test, p ≥ .01). By drift: {drifts}. By arms: {arms}."
+        "\n\n"
+        f"`invalid`: {one['voided']} of these batteries voided themselves, because neighbouring windows of one arm"
+        f" differed (level .001); they are no passes and are counted. {one['voided_that_would_reject']} would have been"
+        " called different.\n\n"
         f"Anywhere in a battery, over all metrics and rungs after Holm, {one['any_claim']} of {one['batteries']} called"
         f" something different ({metrics}): Holm keeps one metric's rungs together at 5 %, and a battery has several"
         " metrics. Hence one primary endpoint, declared before measuring."
@@ -174,8 +193,9 @@ def _contrast(told: dict[str, Any]) -> str:
         "## 4. Other rules where nothing differs\n\n![False positives](../charts/statistics/false-positives.svg)\n\n"
         f"Share of {one['batteries']:,} null batteries that a rule calls different (standard error at most"
         f" {100 * one['error']:.2f} points; in brackets what the design was chosen by). A rule may be believed if no"
-        f" column is above 5 %.\n\n{parts[0]}\n\n{parts[1]}\n\nOn the {told['nulls']['batteries']} batteries"
-        f" of section 1, at their primary endpoint:\n\n{words.table(('rule', 'called different'), rows)}"
+        f" column is above 5 % by more than that error allows.\n\n{parts[0]}\n\n{parts[1]}\n\nOn the"
+        f" {told['nulls']['batteries']} batteries of section 1, at their primary endpoint:\n\n"
+        f"{words.table(('rule', 'called different'), rows)}"
     )
 
 
@@ -189,7 +209,7 @@ def _stopping(told: dict[str, Any]) -> str:
     return (
         f"## 5. Looking early\n\nShare of {one['batteries']:,} null batteries that are ever called different; ± in SDs"
         " of a block. Stopping at a precision lets through a little more the narrower the interval that is asked for,"
-        f" since blocks that happen to agree end it: at ±0.6 more than 5 % even at .04.\n\n"
+        " since blocks that happen to agree end it.\n\n"
         f"{words.table(('a test', 'called different', 'design'), rows)}"
     )
 
@@ -198,14 +218,15 @@ def _self_tests(told: dict[str, Any]) -> str:
     """How often honest batteries void themselves."""
     one = told["self_tests"]
     rows = [
-        (key, percent(share["ours"], 1), percent(share["alternating"], 1))
+        (key, percent(share["ours"], 2), percent(share["alternating"], 2))
         for key, share in one["shares"].items()
     ]
     return (
         "## 6. The arms against themselves\n\nEvery battery compares neighbouring windows of one arm and voids itself"
-        f" at p < .01. Of {one['batteries']:,} honest batteries (eight blocks, two seeds, random walk) these void"
+        f" at p < .001. Of {one['batteries']:,} honest batteries (eight blocks, two seeds, random walk) these void"
         " themselves. Two neighbouring pairs share a block and the luck of its prompts; with signs + − − + it does not"
-        " add up, with alternating signs it would.\n\n"
+        " add up, with alternating signs it would. The test sees what follows the pattern of the order; drift, steps"
+        " and noise, which the order cancels, it does not see.\n\n"
         f"{words.table(('arms', 'signs + − − +', 'alternating'), rows)}"
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats as scipy_stats
 
-from battery.analyse.drift import _TURNS, SELF_TEST_ALPHA
+from battery.analyse.self_test import SELF_TEST_ALPHA, TURNS
 from benchmarks.statistics.simulate import Drawn, Floats, World, draw
 
 ALPHA = 0.05
@@ -139,7 +139,7 @@ def fits(rule: Rule, world: World) -> bool:
     return rule.key != "seed_level" or world.same_seeds
 
 
-def against_themselves(drawn: Drawn, turns: tuple[int, ...] = _TURNS) -> Hits:
+def against_themselves(drawn: Drawn, turns: tuple[int, ...] = TURNS) -> Hits:
     """Whether the arms differ from themselves at the level that voids a battery; `turns` are the signs of the pairs."""
     means, place = drawn.logs[:, :, :, 0].mean(axis=3), np.arange(drawn.coins.size)
     pairs = []

@@ -18,6 +18,7 @@ from scipy import stats as scipy_stats
 from battery.analyse import findings, pooling
 from battery.analyse.combine import Combination, Combined, combine
 from battery.analyse.findings import Findings
+from battery.ledger.claims import Stopping
 from battery.ledger.plan import Margins
 from battery.ledger.receipt import Receipt
 from battery.render import combining
@@ -185,12 +186,37 @@ def test_what_makes_campaigns_unlike_is_told(tmp_path: Path) -> None:
     first = campaign(tmp_path, "first", 1)
     second = campaign(tmp_path, "second", 2, env={"C": {"THREADS": "4"}}, seeds=3)
     plan = msgspec.structs.replace(second.plan, margins=Margins(decode=0.01))
-    second = msgspec.structs.replace(second, plan=plan, seeds=first.seeds, machine={"cpu": "Other"})
+    second = msgspec.structs.replace(second, plan=plan, machine={"cpu": "Other"})
     told = "\n".join(combine({"first": first, "second": second}).warnings)
     assert "arm C differs between first and second in env.THREADS" in told
     assert "differ in seeds, margins; the smaller margin holds" in told
-    assert "drew their prompts from the same seeds" in told
     assert "one description" not in told
+
+
+def test_copies_and_repeats_are_no_new_evidence(tmp_path: Path) -> None:
+    first = campaign(tmp_path, "first", 1)
+    again = msgspec.structs.replace(campaign(tmp_path, "again", 2), seeds=first.seeds)
+    edits = msgspec.structs.replace(
+        again, plan=msgspec.structs.replace(again.plan, workload="edit")
+    )
+    found = combine({"first": first, "copy": first, "again": again, "edits": edits})
+    assert [name for name, _ in found.left_out] == ["copy", "again"]
+    assert all("prompts of first again" in why for _, why in found.left_out)
+    assert [study.campaign for study in main(found).studies] == ["first", "edits"]
+
+
+def test_screens_add_nothing_and_intervals_are_at_one_level(tmp_path: Path) -> None:
+    told = {f"m{seed}": campaign(tmp_path, f"m{seed}", seed) for seed in range(3)}
+    told["m2"] = msgspec.structs.replace(told["m2"], screen="knockout")
+    looks = Stopping(rule="looks", looks=(6, 8))
+    told["m1"] = msgspec.structs.replace(
+        told["m1"], plan=msgspec.structs.replace(told["m1"].plan, stopping=looks)
+    )
+    found = combine(told)
+    assert dict(found.left_out)["m2"].startswith("a screen (knockout)") and found.alpha == 0.025
+    own = told["m0"].comparison("C", "decode", 384)
+    assert own and own.estimate and own.estimate.low
+    assert main(found).studies[0].low < own.estimate.low, "its own interval was at 95 %"
 
 
 def test_memory_read_from_two_sources_is_not_one_quantity(tmp_path: Path) -> None:

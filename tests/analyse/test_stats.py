@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, ttest_1samp
 from scipy.stats import t as student
 from statsmodels.stats.multitest import multipletests
 
@@ -64,7 +64,8 @@ def test_equivalence_against_two_one_sided_tests() -> None:
 def verdict(d: list[float], margin: float = 0.02) -> stats.Verdict:
     found = stats.paired(d)
     assert found is not None
-    return stats.judge(found, found.p, stats.equivalence(d, margin), margin, ("faster", "slower"))
+    tost, away = stats.equivalence(d, margin), stats.beyond(found, margin)
+    return stats.judge(found, found.p, tost, margin, ("faster", "slower"), beyond_p=away)
 
 
 def test_verdicts() -> None:
@@ -92,6 +93,32 @@ def test_a_difference_that_does_not_survive_correction_is_undecided() -> None:
     told = stats.judge(found, 0.2, 1.0, 0.02, ("faster", "slower"))
     assert told.word == "undecided"
     assert "after Holm" in told.why
+
+
+def test_beyond_the_margin_is_the_interval_clear_of_it() -> None:
+    for d in (
+        SIX,
+        [-x for x in SIX],
+        [0.02, 0.03, 0.01, 0.02, 0.028, 0.015],
+        [0.001] * 5 + [0.002],
+    ):
+        found = stats.paired(d)
+        assert found is not None and found.low is not None and found.high is not None
+        for margin in (0.001, 0.01, 0.02, 0.03, 0.04, 0.05):
+            p = stats.beyond(found, margin)
+            clear = found.low > 1 + margin or found.high < 1 / (1 + margin)
+            assert p is not None and (p < 0.05) == clear
+    low = stats.paired(SIX)
+    side = ttest_1samp(SIX, math.log1p(0.02), alternative="greater").pvalue
+    assert stats.beyond(low, 0.02) == pytest.approx(2 * side)
+    assert stats.beyond(stats.paired([0.1]), 0.02) is None and stats.beyond(None, 0.02) is None
+
+
+def test_by_at_least_the_margin_is_corrected_too() -> None:
+    found = stats.paired(SIX)
+    assert found is not None
+    told = stats.judge(found, 0.001, 1.0, 0.02, ("faster", "slower"), beyond_p=0.06)
+    assert (told.word, told.qualifier) == ("faster", "")
 
 
 def test_power_against_the_table_of_the_design() -> None:

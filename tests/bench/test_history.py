@@ -103,7 +103,7 @@ def test_what_was_started_before_stands_in_header_and_report(
 def entry(campaign: str, event: history.Event, **changes: object) -> Entry:
     whole = {
         "at": "2026-01-02T03:04:05Z", "campaign": campaign, "event": event, "plan": "quick", "plan_digest": "d",
-        "arms": {"A": "1", "C": "2"}, "blocks": 6, **changes,
+        "arms": {"A": "1", "C": "2"}, "kinds": ("a", "c"), "blocks": 6, **changes,
     }  # fmt: skip
     return msgspec.convert(whole, Entry)
 
@@ -117,18 +117,30 @@ def test_a_name_that_was_used_twice_was_started_twice(tmp_path: Path) -> None:
     log(
         tmp_path, entry("x", "started"), entry("x", "interrupted", complete=2), entry("x", "started"),
         entry("x", "failed"), entry("y", "started"), entry("z", "started", arms={"B": "2", "D": "1"}),
+        entry("more", "started", kinds=("b", "c", "a")), entry("one", "started", kinds=("a", "b")),
         entry("z", "finished", complete=6), tail=b'{"at": "20',
     )  # fmt: skip
-    found = history.earlier(tmp_path, {"A": "1", "C": "2"})
-    assert found.others == 0, "arms are the same by what they are, not by their names"
+    found = history.earlier(tmp_path, ["a", "c"])
+    assert found.others == 1, "one of the two arms alone is another comparison"
     assert [(one.campaign, one.ended) for one in found.same_arms] == [
+        ("more", "cut off, and its folder is gone"),
         ("x", "interrupted at 2 of 6 blocks, and its folder is gone"),
         ("x", "failed before its first window"),
         ("y", "cut off, and its folder is gone"),
         ("z", "finished, and its folder is gone"),
     ]
-    assert history.earlier(tmp_path, {"A": "1"}).others == 4
-    assert history.earlier(tmp_path / "none", {"A": "1"}) == store.Earlier()
+    assert history.earlier(tmp_path, ["c"]).others == 1, "one arm is measured by itself"
+    assert history.earlier(tmp_path, ["a", "a"]).others == 6, (
+        "an arm against itself is not that arm against another"
+    )
+    assert history.earlier(tmp_path / "none", ["a"]) == store.Earlier()
+
+
+def test_a_copy_under_another_name_is_the_same_arm(fake_arm: Make) -> None:
+    one = fake_arm("A")
+    twin = msgspec.structs.replace(one, name="A2", why="a copy")
+    assert one.kind == twin.kind and one.digest != twin.digest
+    assert one.kind != msgspec.structs.replace(one, model="another").kind
 
 
 def test_a_torn_last_line_does_not_swallow_the_next(
@@ -146,7 +158,7 @@ def test_folders_from_before_the_log_are_counted(tmp_path: Path) -> None:
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / store.HEADER).write_bytes(b"{")
     header = Campaign(committed).header()
-    found = history.earlier(tmp_path, header.arm_digests)
+    found = history.earlier(tmp_path, [arm.kind for arm in header.arms])
     assert found.same_arms == (
         Started(
             campaign="reference-cpu", at=header.created, plan="reference", plan_digest=header.plan_digest,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from battery.analyse import speed, stats
+from battery.analyse.self_test import SELF_TEST_ALPHA
 from benchmarks.statistics import nulls
 from benchmarks.statistics.receipts import DECODE, battery, trace
 from benchmarks.statistics.rules import against_themselves, block_level
@@ -33,8 +34,10 @@ def test_every_battery_was_judged_and_voids_are_no_passes(judged: list[nulls.Nul
     assert words <= {"undecided", "equivalent", "faster", "slower", "invalid"}
     told = nulls.summary(judged)
     quiet = sum(one.word in nulls.QUIET for one in judged)
-    assert quiet + int(str(told["rejections"])) + int(str(told["voided"])) == 200
-    assert int(str(told["voided"])) == sum((one.self_p or 1) < 0.01 for one in judged) <= 6
+    assert quiet + int(str(told["rejections"])) == 200
+    assert (
+        int(str(told["voided"])) == sum((one.self_p or 1) < SELF_TEST_ALPHA for one in judged) <= 2
+    )
 
 
 def test_every_mixture_comes_equally_often(judged: list[nulls.Null]) -> None:
@@ -48,7 +51,9 @@ def test_the_rules_of_the_table_see_the_same_batteries(judged: list[nulls.Null])
     """Simulated numbers judged directly, against receipts with traces judged as a campaign."""
     same = nulls.together()
     assert block_level(same).tolist() == [one.p < 0.05 for one in judged]
-    assert against_themselves(same).tolist() == [(one.self_p or 1) < 0.01 for one in judged]
+    assert against_themselves(same).tolist() == [
+        (one.self_p or 1) < SELF_TEST_ALPHA for one in judged
+    ]
 
 
 def test_the_committed_verdicts_are_those_of_this_analysis(judged: list[nulls.Null]) -> None:

@@ -56,6 +56,7 @@ def test_the_committed_noise_floor_is_that_of_the_committed_campaign(told: dict[
         (("self_tests", "shares", "exact", "ours"), 0.05, "void themselves"),
         (("stopping", "rows", 3, "share"), 0.06, "looks"),
         (("positive_control", "found"), False, "control"),
+        (("noise_floor", "rows"), [], "against itself"),
     ],
 )
 def test_a_bar_that_fails_is_told(
@@ -96,3 +97,12 @@ def test_the_noise_floor_is_read_from_a_campaigns_findings(
     assert there["seal"] == found.seal
     page = report.page({**told, "noise_floor": there})
     assert f"±{100 * primary['half_width']:.2f} %" in page
+
+
+def test_the_readme_says_what_was_measured(told: dict[str, Any]) -> None:
+    page = " ".join((ROOT / "README.md").read_text().split())
+    nulls = told["nulls"]
+    fastest = round(nulls["rules"]["fastest_2"] * nulls["batteries"])
+    assert f"Over {nulls['batteries']} simulated batteries in which nothing differs" in page
+    assert f"{nulls['rejections']} came out different through this analysis" in page
+    assert f"calls {fastest} of them different" in page

@@ -116,6 +116,7 @@ def test_keys_that_came_later_leave_the_digests_of_older_plans_as_they_were() ->
         ('[stopping]\nrule = "precision"\n', "half_width: must be above 0"),
         ("[stopping]\nhalf_width = 0.02\n", 'only with rule = "precision"'),
         ("[stopping]\nlooks = [6, 12]\n", 'only with rule = "looks"'),
+        ('[stopping]\nrule = "looks"\nlooks = [6, 12]\nlevel = 0.05\n', "level: at most 0.025"),
         ("[[bars]]\n", "give at_least and/or at_most"),
         ("[[bars]]\nat_least = 0.03\nrung = 999\n", "999 is not on the ladder"),
         ("[[bars]]\nat_least = -1.5\n", "shares above"),
@@ -133,5 +134,12 @@ def test_claims_that_cannot_be(tmp_path: Path, words: str, complaint: str) -> No
 def test_the_level_of_the_tests_follows_the_stopping_rule(tmp_path: Path) -> None:
     assert Stopping().alpha == 0.05
     assert Stopping(rule="looks", looks=(6, 8, 10, 12)).alpha == 0.018
+    assert Stopping(rule="looks", looks=(6, 16, 40, 99)).alpha == 0.0125, "looks that lie far apart"
+    assert Stopping(rule="looks", looks=(6, 12)).alpha == 0.025
+    path = tmp_path / "p.toml"
+    path.write_text('ladder = [128]\nblocks = 12\n[stopping]\nrule = "looks"\nlooks = [6, 12]\n')
+    plan = load_plan(str(path))
+    assert plan.stopping.level == 0.025, "it is in the plan, and so in its digest"
+    assert load_plan("quick").stopping.level is None
     assert Stopping(rule="looks", looks=(6, 7, 8, 9, 10)).alpha == pytest.approx(0.01)
-    assert Stopping(rule="precision", half_width=0.02).alpha == 0.04
+    assert Stopping(rule="precision", half_width=0.02).alpha == 0.03

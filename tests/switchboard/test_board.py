@@ -19,11 +19,14 @@ from switchboard.wire import ChatBody, read
 
 def test_every_switch_file_declares_itself() -> None:
     assert set(known()) == {
+        "fast_norm",
+        "fused_experts",
         "fused_gate_up",
         "fused_qkv",
         "in_place_kv",
         "prompt_lookup",
         "quantized_kv",
+        "text_only",
     }
 
 

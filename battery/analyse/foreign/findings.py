@@ -134,12 +134,22 @@ def _family(family: Sequence[Case], margin: float) -> list[Comparison]:
     ps = [case.estimates.chosen.p if case.estimates.chosen else None for case in family]
     tosts = [stats.equivalence(case.estimates.logs, margin) for case in family]
     corrected, tosts_corrected = stats.holm(ps), stats.holm(tosts)
+    aways = stats.holm([stats.beyond(_estimate(case.estimates.chosen), margin) for case in family])
     return [
-        _comparison(case, margin, (p, p_corrected), (tost, tost_corrected))
-        for case, p, p_corrected, tost, tost_corrected in zip(
-            family, ps, corrected, tosts, tosts_corrected, strict=True
+        _comparison(case, margin, (p, p_corrected), (tost, tost_corrected), away)
+        for case, p, p_corrected, tost, tost_corrected, away in zip(
+            family, ps, corrected, tosts, tosts_corrected, aways, strict=True
         )
     ]
+
+
+def _estimate(found: Contrast | None) -> stats.Estimate | None:
+    """A contrast as an estimate whose units are its seeds or rounds."""
+    return (
+        None
+        if found is None
+        else stats.Estimate(blocks=found.units, ratio=found.ratio, low=found.low, high=found.high)
+    )
 
 
 def _comparison(
@@ -147,11 +157,12 @@ def _comparison(
     margin: float,
     p: tuple[float | None, float | None],
     tost_p: tuple[float | None, float | None],
+    away: float | None,
 ) -> Comparison:
     """One comparison; `p` and `tost_p` are as computed and after Holm."""
     found = case.estimates
     shown = found.chosen or found.naive
-    word, qualifier, why = _verdict(case, p[1], tost_p[1], margin)
+    word, qualifier, why = _verdict(case, p[1], tost_p[1], away, margin)
     told = lengths(case)
     return Comparison(
         metric=case.metric.name, context=case.context, control=case.control, candidate=case.candidate,
@@ -172,7 +183,7 @@ def _comparison(
 
 
 def _verdict(
-    case: Case, p: float | None, tost_p: float | None, margin: float
+    case: Case, p: float | None, tost_p: float | None, away: float | None, margin: float
 ) -> tuple[Word, str, str]:
     """Word, qualifier and why; what forbids a verdict comes first."""
     found = case.estimates.chosen
@@ -180,6 +191,9 @@ def _verdict(
         return "not comparable", "", "no seed and round that both arms have"
     if found is None or found.low is None or found.high is None:
         return "not comparable", "", "neither two seeds nor two rounds: no interval can be computed"
+    if found.low == found.high:
+        why = f"all {found.units} units gave the same ratio, as rounded values do: their noise is not known"
+        return "undecided", "", why
     if case.share_lost > stats.MOST_LOST:
         lost, planned = sum(case.lost), sum(case.lost) + len(case.pairs)
         why = (
@@ -187,8 +201,9 @@ def _verdict(
             " arm was never to run can be left out of the file)"
         )
         return "undecided", "", why
+    estimate = _estimate(found)
+    assert estimate is not None  # its contrast is there
     told = stats.judge(
-        stats.Estimate(blocks=found.units, ratio=found.ratio, low=found.low, high=found.high),
-        p, tost_p, margin, words(case.metric.name), fewest=FEWEST_UNITS,
-    )  # fmt: skip
+        estimate, p, tost_p, margin, words(case.metric.name), fewest=FEWEST_UNITS, beyond_p=away
+    )
     return told.word, told.qualifier, told.why
