@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
 
@@ -19,7 +20,7 @@ from switchboard.config import Config
 from switchboard.decode import Tally, plain, prefill
 from switchboard.load import Loaded, load
 from switchboard.models import Source
-from switchboard.registry import Room
+from switchboard.registry import Proposer, Room
 from switchboard.sampler import Sampler, Sampling
 from switchboard.speculate import verified
 
@@ -46,6 +47,15 @@ class Session:
         # Short chunks spare the CPU the upper triangle of attention; a GPU wants long ones.
         on_cpu = mx.default_device() == mx.Device(mx.cpu)
         self._chunk = CHUNK_CPU if on_cpu else CHUNK_GPU
+
+    def make_cache(self, room: Room) -> list[Any]:
+        """A fresh KV cache with the `cache` switches that are on."""
+        return self._cache(room)
+
+    @property
+    def proposer(self) -> Proposer | None:
+        """The proposer of the draft switch, when one is on."""
+        return self._proposer
 
     def generate(
         self,
@@ -99,7 +109,7 @@ class Session:
         tally: Tally,
         guard: Callable[[], None],
     ) -> Iterator[list[int]]:
-        model, cache = self.loaded.model, self._cache(Room(len(prompt), count))
+        model, cache = self.loaded.model, self.make_cache(Room(len(prompt), count))
 
         def checked() -> None:
             guard()
