@@ -5,11 +5,11 @@ copied. Here the first write allocates the room that the request can come to nee
 their rows into it. MLX writes a slice in place when nothing else holds the buffer, and copies all of it otherwise; so
 nothing here keeps a second reference, and no view of the rows outlives the pass that reads it.
 
-What that spares: on a CPU, which works through the layers in order, a growing cache doubles about one layer at a time. A
-pass at 8,192 rows of SmolLM2's shape (30 layers, 378 MB of cache) allocates 13.3 MB beside it when it grows, 0.5 MB in
-place; with few layers it is a large share of the cache (arms K and L). A GPU is handed passes ahead of time and may hold
-many old buffers at once, and there a step that is started before the last one ended can make MLX copy after all; neither
-was measured.
+What that spares: a CPU works through the layers in order, so a growing cache is double in about one layer at a time. A
+pass at 8,192 rows of SmolLM2's shape (30 layers, 378 MB of cache) allocates 13.3 MB beside it when it grows and 0.5 MB
+in place; with few layers it is a large share of the cache (arms K and L). A GPU is handed passes ahead of time and may
+hold many old buffers at once; there a step that is started before the last one ended may also make MLX copy after
+all. Neither was measured.
 
 Fits every entry that is mlx-lm's plain KVCache; rotating caches and the states of linear attention stay as they are,
 and are told. Exact: the rows are the same, and a probe at load compares the logits bitwise, over a rewind and over
