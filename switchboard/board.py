@@ -131,8 +131,8 @@ class Board:
         return weights
 
     def apply_weights(self, model: Any, check: Callable[[], str | None]) -> None:
-        """Put on every `weights` switch; `check` says what is wrong with the model afterwards, or None."""
-        for position in self._asked("weights"):
+        """Put on every `weights` switch, then every `step` switch; `check` says what is wrong afterwards, or None."""
+        for position in [*self._asked("weights"), *self._asked("step")]:
             try:
                 done: Applied = position.switch.apply(model, position.options, position.counter)
             except Declined as declined:

@@ -196,7 +196,7 @@ def _cast(module: Any, dtype: mx.Dtype) -> None:
 
 
 def apply_switches(model: Any, board: Board) -> None:
-    """Put on the `weights` switches, and hold the whole model against itself before and after each."""
+    """Put on the `weights` and `step` switches, and hold the whole model against itself before and after each."""
     before = probe(model)
 
     def check() -> str | None:

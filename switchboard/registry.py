@@ -5,6 +5,7 @@ exactness=…)`. Nothing else has to be touched. A stage fixes what the function
 
 - load:    (weights, config, options, counter) -> Kept; what of a checkpoint is read at all;
 - weights: (model, options, counter) -> Applied; changes the model in place, can be undone;
+- step:    the same, for what changes the forward and not the weights; put on after every `weights` switch;
 - cache:   (factory, options, counter) -> Recached; gives another factory of KV caches, the old one stays as it was;
 - draft:   (options, counter) -> Proposer; guesses tokens for the verify loop.
 
@@ -26,7 +27,7 @@ import msgspec
 
 from switchboard.errors import ConfigError
 
-Stage = Literal["load", "weights", "cache", "draft"]
+Stage = Literal["load", "weights", "step", "cache", "draft"]
 Exactness = Literal["exact", "rounding", "lossy"]
 
 
@@ -57,7 +58,7 @@ class Counter:
 
 @dataclass(frozen=True)
 class Applied:
-    """What a `weights` switch did: coverage in layers, what it left alone and why, and the way back.
+    """What a `weights` or `step` switch did: coverage in layers, what it left alone and why, and the way back.
 
     fused of eligible layers are changed whole, partly more in part; classes tells the same for each kind of layer.
     """

@@ -20,6 +20,7 @@ from switchboard.wire import ChatBody, read
 def test_every_switch_file_declares_itself() -> None:
     assert set(known()) == {
         "fast_norm",
+        "fused_epilogue",
         "fused_experts",
         "fused_gate_up",
         "fused_qkv",

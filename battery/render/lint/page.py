@@ -30,6 +30,7 @@ _MASKED: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"[*\\]+"), ""),
 )
 """What is no prose, and the group of it that is."""
+_EMPHASIS = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _QUOTED = re.compile(r"(?<!\w)'[^'\n]+'(?!\w)|\"[^\"\n]+\"|“[^”\n]+”")
 
 
@@ -41,6 +42,8 @@ class Passage(msgspec.Struct, frozen=True):
     kind: Kind
     level: int
     """Of a heading, 1 to 6; 0 for prose."""
+    written: str = ""
+    """The same with everything as it was written, for the words that count in code and quotes too."""
 
     def at(self, offset: int) -> int:
         """The line of the page on which a place in the text stands."""
@@ -72,7 +75,7 @@ class Table(msgspec.Struct, frozen=True):
         """Every cell but the titles, as a passage of its own; what others said (a column “reason”) is left out."""
         others = self.column("reason")
         return tuple(
-            Passage(row.line, mask(cell), "prose", 0)
+            Passage(row.line, mask(cell), "prose", 0, cell)
             for row in self.rows
             for place, cell in enumerate(row.cells)
             if place != others
@@ -112,6 +115,11 @@ def mask(text: str) -> str:
     return text.replace("&lt;", "<   ").replace("&gt;", ">   ")
 
 
+def worded(text: str) -> str:
+    """The text with markup and addresses blanked, words in code and in emphasis kept: same length, same lines."""
+    return _EMPHASIS.sub(" ", mask(text.replace("`", " ")))
+
+
 def unquoted(text: str) -> str:
     """The text with what stands in quotation marks blanked: words of others, not the page's own."""
     return _QUOTED.sub(_blanks(""), text)
@@ -144,8 +152,8 @@ def read(markdown: str) -> Page:
 
     def flush() -> None:
         if gathered:
-            text = mask("\n".join(text for _, text in gathered))
-            passages.append(Passage(gathered[0][0], text, "prose", 0))
+            text = "\n".join(text for _, text in gathered)
+            passages.append(Passage(gathered[0][0], mask(text), "prose", 0, text))
             gathered.clear()
 
     place = 0
@@ -159,9 +167,9 @@ def read(markdown: str) -> Page:
             place = _table(lines, place, tables, passages)
         elif heading:
             flush()
-            passages.append(
-                Passage(number, mask(heading.group(2)), "heading", len(heading.group(1)))
-            )
+            title = heading.group(2)
+            level = len(heading.group(1))
+            passages.append(Passage(number, mask(title), "heading", level, title))
         elif not text.strip():
             flush()
         else:
