@@ -1,6 +1,7 @@
 """The entry of `switchboard` and `python -m switchboard`.
 
-A server replaces its process once, to have a BLAS preloaded; that is done before anything slow is imported. An
+A server replaces its process once, to have a BLAS preloaded, and so does a bisect, which proves what a server would
+run; that is done before anything slow is imported. An
 error is one line on stderr and an exit status: 2 for what was asked, 5 for a port that is taken.
 """
 
@@ -15,7 +16,7 @@ from switchboard.errors import SwitchboardError
 def main() -> None:
     """Run the command line."""
     words = sys.argv[1:]
-    if words[:1] == ["serve"] and "--help" not in words:
+    if words[:1] in (["serve"], ["bisect"]) and "--help" not in words:
         blas.preload(threads_of(words))
     from switchboard.cli import app
 

@@ -15,7 +15,19 @@ import msgspec
 
 from switchboard.config import Asked
 from switchboard.errors import ConfigError, Declined, SwitchRefused
-from switchboard.registry import Applied, Counter, Kept, Proposer, Stage, Switch, known, unknown
+from switchboard.registry import (
+    Applied,
+    CacheFactory,
+    Counter,
+    Exactness,
+    Kept,
+    Proposer,
+    Recached,
+    Stage,
+    Switch,
+    known,
+    unknown,
+)
 
 
 @dataclass
@@ -54,6 +66,12 @@ class Position:
                 f"switch {self.switch.name} is required and was declined: {reason}; "
                 "use --switch instead of --require to start without it"
             )
+
+    def stand(self, done: Applied | Recached) -> None:
+        """Be on, with the coverage and the note of what was done."""
+        self.on = True
+        self.reason = done.note
+        self.coverage = done.coverage()
 
     def told(self) -> dict[str, Any]:
         """The entry of /health."""
@@ -125,10 +143,26 @@ class Board:
                 done.undo()
                 position.decline(f"parity probe failed: {wrong}")
                 continue
-            position.on = True
+            position.stand(done)
             position.forget = done.forget
-            position.reason = done.note
-            position.coverage = done.coverage()
+
+    def apply_cache(
+        self, factory: CacheFactory, check: Callable[[CacheFactory, Exactness], str | None]
+    ) -> CacheFactory:
+        """The factory with every `cache` switch put on; `check` says what is wrong with a new one, or None."""
+        for position in self._asked("cache"):
+            try:
+                done: Recached = position.switch.apply(factory, position.options, position.counter)
+            except Declined as declined:
+                position.decline(str(declined))
+                continue
+            wrong = check(done.factory, position.switch.exactness)
+            if wrong:
+                position.decline(f"parity probe failed: {wrong}")
+                continue
+            position.stand(done)
+            factory = done.factory
+        return factory
 
     def proposer(self, can_rewind: str | None) -> Proposer | None:
         """The proposer that was asked for; `can_rewind` is why the cache cannot step back, or None."""

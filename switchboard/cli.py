@@ -1,4 +1,4 @@
-"""The command line's verbs: `switchboard serve` and `switchboard fetch`.
+"""The command line's verbs: serve, fetch, bisect and census.
 
 Flags become a Config; nothing is decided here.
 """
@@ -24,6 +24,12 @@ switchboard serve --model smollm2-135m --switch prompt_lookup:ngram=3,draft=5
 switchboard serve --model synthetic:qwen2.5-0.5b-q4 --require fused_qkv
 
 switchboard fetch smollm2-135m
+
+switchboard bisect --switch fused_qkv --model smollm2-135m
+
+switchboard bisect --family qwen3_moe --quantisation mixed
+
+switchboard census --model smollm2-135m --switch fused_qkv
 """
 
 app = typer.Typer(
@@ -80,6 +86,55 @@ def fetch(
 
     place: Path = bring(model)
     print(place)
+
+
+@app.command(epilog=EXAMPLES)
+def bisect(
+    switch: Annotated[
+        list[str] | None, typer.Option(help="NAME or NAME:key=value; repeatable. All by default.")
+    ] = None,
+    model: Annotated[list[str] | None, typer.Option(help="As of serve; repeatable.")] = None,
+    family: Annotated[
+        list[str] | None, typer.Option(help="A tiny random model of it, or `all`; repeatable.")
+    ] = None,
+    quantisation: Annotated[
+        list[str] | None, typer.Option(help="Of the tiny models, or `all`; repeatable.")
+    ] = None,
+    format: Annotated[str, typer.Option(help="Of --model: auto, float32 or quantized")] = "auto",
+    prompts: Annotated[int, typer.Option(min=1, max=10, help="Prompts of the last rung.")] = 2,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of each of its texts.")] = 12,
+    verbose: Annotated[bool, typer.Option("--verbose", help="What every rung said.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="All of it, as one document.")] = False,
+) -> None:
+    """Prove a switch on against off, in five rungs; status 1 when a rung failed, 3 when nothing could be climbed."""
+    from switchboard.bisect.matrix import run
+
+    raise typer.Exit(
+        run(
+            asked=parse_asked(switch or [], []),
+            models=[(name, format) for name in model or []],
+            families=family or [],
+            quantisations=quantisation or [],
+            plan=(prompts, tokens),
+            verbose=verbose,
+            as_json=json,
+        )
+    )
+
+
+@app.command(epilog=EXAMPLES)
+def census(
+    model: Annotated[str, typer.Option(help="As of serve.")],
+    switch: Annotated[
+        list[str] | None, typer.Option(help="NAME or NAME:key=value; repeatable. All by default.")
+    ] = None,
+    format: Annotated[str, typer.Option(help="auto, float32 or quantized")] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="All of it, as one document.")] = False,
+) -> None:
+    """Count the operations of a decode step, with and without each switch."""
+    from switchboard.census import run
+
+    run(model, format, parse_asked(switch or [], []), json)
 
 
 @app.command()

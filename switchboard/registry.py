@@ -6,6 +6,7 @@ exactness=…)`. Nothing else has to be touched. A stage fixes what the function
 - load:    (weights, config, options, counter) -> Kept; what of a checkpoint is read at all;
 - weights: (model, options, counter) -> Applied; changes the model in place, can be undone;
 - step:    the same, for what changes the forward and not the weights; put on after every `weights` switch;
+- cache:   (factory, options, counter) -> Recached; gives another factory of KV caches, the old one stays as it was;
 - draft:   (options, counter) -> Proposer; guesses tokens for the verify loop.
 
 A function that cannot do its work raises Declined with the reason.
@@ -26,7 +27,7 @@ import msgspec
 
 from switchboard.errors import ConfigError
 
-Stage = Literal["load", "weights", "step", "draft"]
+Stage = Literal["load", "weights", "step", "cache", "draft"]
 Exactness = Literal["exact", "rounding", "lossy"]
 
 
@@ -89,6 +90,47 @@ class Kept:
 
     weights: dict[str, Any]
     coverage: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Room:
+    """Tokens that a cache has to hold: those the prompt brings, and those that may be added to it."""
+
+    prompt: int
+    answer: int
+
+    @property
+    def whole(self) -> int:
+        """All of them."""
+        return self.prompt + self.answer
+
+
+CacheFactory = Callable[[Room], list[Any]]
+"""Makes the KV cache of one request, an entry a layer."""
+
+
+@dataclass(frozen=True)
+class Recached:
+    """What a `cache` switch did: the factory to use instead, and how many layers have which class of cache.
+
+    Layers of the class that it takes the place of are eligible, and all of them are changed.
+    """
+
+    factory: CacheFactory
+    kind: str
+    kinds: Mapping[str, int]
+    note: str | None = None
+
+    def coverage(self) -> dict[str, Any]:
+        """The coverage in the form of Applied's."""
+        changed = {name: count if name == self.kind else 0 for name, count in self.kinds.items()}
+        return {
+            "fused": changed[self.kind],
+            "partly": 0,
+            "eligible": changed[self.kind],
+            "layers": sum(self.kinds.values()),
+            "classes": {name: {"eligible": one, "fused": one} for name, one in changed.items()},
+        }
 
 
 class Proposer(Protocol):

@@ -48,6 +48,21 @@ class Sampler:
             return mx.argmax(logits, axis=-1)
         return mx.random.categorical(self._filtered(logits), key=self._key(made))
 
+    def margin(self, logits: mx.array, made: int, token: int) -> float:
+        """How far the choice is from being this token: 0 when it is.
+
+        Greedy: how much its logit lacks to the largest. Drawn: how much the draw lacks to its share; MLX draws one
+        number from 0 to 1 and takes the token in whose share of the summed distribution it falls.
+        """
+        row = self._adjusted(logits, made)
+        if self._greedy:
+            return _number(mx.max(row) - row[-1, token])
+        shares = self.distributions(row)[-1]
+        end = mx.sum(shares[: token + 1])
+        drawn = mx.random.uniform(shape=(1, 1), key=self._key(made))[0, 0]
+        lacks = mx.maximum(end - shares[token] - drawn, drawn - end)
+        return max(0.0, _number(lacks))
+
     def judge(self, logits: mx.array, draft: Sequence[int], made: int) -> accept.Verdict:
         """What the exact law says of a draft, given the logits after the last token and after each guess.
 
@@ -116,3 +131,7 @@ class Sampler:
             self._biases[mask_eos] = mx.array(values) if values.any() else None
         bias = self._biases[mask_eos]
         return logits if bias is None else logits + bias
+
+
+def _number(array: mx.array) -> float:
+    return float(array.item())  # type: ignore[arg-type]

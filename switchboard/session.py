@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import mlx.core as mx
 
@@ -19,6 +20,7 @@ from switchboard.config import Config
 from switchboard.decode import Tally, plain, prefill
 from switchboard.load import Loaded, load
 from switchboard.models import Source
+from switchboard.registry import Proposer, Room
 from switchboard.sampler import Sampler, Sampling
 from switchboard.speculate import verified
 
@@ -36,11 +38,24 @@ class Session:
     load_peak: int
 
     def __post_init__(self) -> None:
-        """Make the proposer, if one was asked for and the cache can take tokens back."""
-        self._proposer = self.board.proposer(kv.cannot_rewind(self.loaded.model))
+        """Put on the `cache` switches, then make the proposer, if the cache can take tokens back."""
+        plain_cache = kv.factory(self.loaded.model)
+        check = kv.check(self.loaded.model, plain_cache)
+        self._cache = self.board.apply_cache(plain_cache, check)
+        self.board.clear()
+        self._proposer = self.board.proposer(kv.cannot_rewind(self._cache(Room(1, 1))))
         # Short chunks spare the CPU the upper triangle of attention; a GPU wants long ones.
         on_cpu = mx.default_device() == mx.Device(mx.cpu)
         self._chunk = CHUNK_CPU if on_cpu else CHUNK_GPU
+
+    def make_cache(self, room: Room) -> list[Any]:
+        """A fresh KV cache with the `cache` switches that are on."""
+        return self._cache(room)
+
+    @property
+    def proposer(self) -> Proposer | None:
+        """The proposer of the draft switch, when one is on."""
+        return self._proposer
 
     def generate(
         self,
@@ -94,7 +109,7 @@ class Session:
         tally: Tally,
         guard: Callable[[], None],
     ) -> Iterator[list[int]]:
-        model, cache = self.loaded.model, kv.make(self.loaded.model)
+        model, cache = self.loaded.model, self.make_cache(Room(len(prompt), count))
 
         def checked() -> None:
             guard()

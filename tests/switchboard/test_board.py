@@ -24,7 +24,9 @@ def test_every_switch_file_declares_itself() -> None:
         "fused_experts",
         "fused_gate_up",
         "fused_qkv",
+        "in_place_kv",
         "prompt_lookup",
+        "quantized_kv",
         "text_only",
     }
 

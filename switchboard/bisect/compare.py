@@ -1,0 +1,121 @@
+"""Two observations of the same thing, held against each other: bit by bit, or within a bound.
+
+An observation is a table of named arrays. Exact means the same bits, so that 0 and −0 differ and NaN equals itself.
+Rounding means that no element is further off than a share of the largest magnitude of its array:
+
+    |on − off| ≤ SHARE[type] × max |off|
+
+The shares are 256 units in the last place of fp32 and 8 of the half types: room for the sums of a deep model to be
+taken in another order, and a hundred times less than any planted fault of the tests moves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+
+Observation = dict[str, mx.array]
+
+SHARE: dict[Any, float] = {mx.float32: 2.0**-15, mx.float16: 2.0**-7, mx.bfloat16: 2.0**-4}
+WORDS: dict[int, Any] = {1: mx.uint8, 2: mx.uint16, 4: mx.uint32, 8: mx.uint64}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first array in which two observations differ more than they may."""
+
+    where: str
+    what: str
+    """How many elements and by how much, or that a shape or type is another one."""
+
+    def told(self) -> str:
+        """One line for a table."""
+        return f"{self.where}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What came of holding two observations against each other."""
+
+    arrays: int
+    elements: int
+    worst: float
+    """Largest |on − off| over the largest magnitude of its array; 0 when all bits are the same."""
+    difference: Difference | None
+
+
+def bound(array: mx.array) -> float:
+    """How far an element may be off when the claim is `rounding`; 0 for whole numbers."""
+    share = SHARE.get(array.dtype)
+    return share * largest(array) if share and array.size else 0.0
+
+
+def largest(array: mx.array) -> float:
+    """The largest magnitude in an array, infinities and NaN left out."""
+    wide = array.astype(mx.float32)
+    return number(mx.max(mx.where(mx.isfinite(wide), mx.abs(wide), 0.0)))
+
+
+def number(array: mx.array) -> float:
+    """The one number of an array, waited for."""
+    return float(array.item())  # type: ignore[arg-type]
+
+
+def bits(array: mx.array) -> mx.array:
+    """The array as the whole numbers that its bits spell."""
+    if array.dtype == mx.bool_ or mx.issubdtype(array.dtype, mx.integer):
+        return array
+    return mx.view(array, WORDS[array.dtype.size])
+
+
+def compare(off: Observation, on: Observation, exact: bool) -> Comparison:
+    """Hold every array of `off` against the one of that name in `on`; one that is missing is a difference."""
+    first: Difference | None = None
+    worst, elements = 0.0, 0
+    for name, old in off.items():
+        elements += old.size
+        found, share = _difference(name, old, on.get(name), exact)
+        worst = max(worst, share)
+        first = first or found
+    extra = [name for name in on if name not in off]
+    if extra and first is None:
+        first = Difference(extra[0], "only there with the switch on")
+    return Comparison(len(off), elements, worst, first)
+
+
+def _difference(
+    name: str, old: mx.array, new: mx.array | None, exact: bool
+) -> tuple[Difference | None, float]:
+    if new is None:
+        return Difference(name, "missing with the switch on"), 0.0
+    if old.shape != new.shape or old.dtype != new.dtype:
+        kinds = f"{old.dtype}{list(old.shape)} became {new.dtype}{list(new.shape)}"
+        return Difference(name, kinds), 0.0
+    differs = bits(old) != bits(new)
+    count = int(number(mx.sum(differs)))
+    if count == 0:
+        return None, 0.0
+    gap = mx.abs(old.astype(mx.float32) - new.astype(mx.float32))
+    # Two infinities of one sign are equal; what is NaN on one side only is as far off as can be.
+    gap = mx.where(differs, mx.where(mx.isnan(gap), mx.inf, gap), 0.0)
+    off_by, allowed, scale = number(mx.max(gap)), bound(old), largest(old)
+    share = off_by / scale if scale else (float("inf") if off_by else 0.0)
+    if not exact and off_by <= allowed:
+        return None, share
+    place = [int(part) for part in _place(gap if off_by else differs)]
+    told = f"{count} of {old.size} differ, first at {place}, by up to {off_by:.3g}"
+    if not exact:
+        told += f" (allowed {allowed:.3g})"
+    return Difference(name, told), share
+
+
+def _place(weight: mx.array) -> list[int]:
+    """The index of the first element that is not 0."""
+    flat = int(number(mx.argmax((weight != 0).reshape(-1))))
+    place: list[int] = []
+    for size in reversed(weight.shape):
+        place.insert(0, flat % size)
+        flat //= size
+    return place

@@ -1,0 +1,180 @@
+"""The operations of one decode step by name, with and without each switch, reconciled: what disappeared, what came.
+
+MLX builds the graph of a step before anything is computed, so the operations can be counted on any device, without
+running them: the graph of the logits and of what the step writes into the cache, down to arrays that are there
+already. Operations that only look at memory in another way (`VIEWS`) are told apart, as they start no kernel.
+
+A count of operations is not one of kernel launches: MLX may start several kernels for one operation, or one for
+several. Those are counted by the driver alone; see `launches`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections import Counter as Tally
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+
+from switchboard.bisect.rungs import filled
+from switchboard.bisect.subject import Subject, open_plain, put_on
+from switchboard.config import Asked
+from switchboard.decode import forward
+from switchboard.registry import known
+
+FILLED = 32
+NODE = re.compile(r'(\d+)\s*\[label\s*=\s*"([^"]+)"')
+VIEWS = frozenset(
+    {
+        "AsStrided",
+        "Broadcast",
+        "BroadcastAxes",
+        "Depends",
+        "ExpandDims",
+        "Flatten",
+        "NumberOfElements",
+    }
+    | {"Reshape", "Slice", "Split", "Squeeze", "StopGradient", "Transpose", "Unflatten", "View"}
+)
+"""Operations that share their input's buffer; Reshape copies only what cannot be reshaped in place."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one switch does to the step; `declined` says why there is nothing to count."""
+
+    switch: str
+    declined: str | None
+    operations: dict[str, int]
+    gone: dict[str, int]
+    came: dict[str, int]
+    layers: int
+    """Layers that the switch says it changed."""
+
+    def reconciles(self, plain: dict[str, int]) -> bool:
+        """Whether the plain step, less what disappeared, and with what came, is the new one."""
+        told = Tally(plain)
+        told.subtract(self.gone)
+        told.update(self.came)
+        return {name: count for name, count in told.items() if count} == self.operations
+
+
+@dataclass(frozen=True)
+class Census:
+    """The operations of one decode step of a model, plain and with each switch."""
+
+    model: str
+    layers: int
+    plain: dict[str, int]
+    changes: list[Change]
+    launches: int | None
+    launches_unknown: str | None
+
+
+def operations(outputs: Sequence[mx.array]) -> dict[str, int]:
+    """How often each operation stands in the graph of these arrays, most frequent first."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "graph.dot"
+        mx.export_to_dot(str(path), *outputs)
+        # An operation with several outputs is drawn once for each of them, under one number.
+        nodes = dict(NODE.findall(path.read_text()))
+    counts = Tally(nodes.values())
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+
+
+def step(subject: Subject) -> dict[str, int]:
+    """The operations of one decode step over a filled cache: the logits, and what is written into the cache."""
+    ids = subject.ids(FILLED + 1)
+    cache = filled(subject, ids[:-1])
+    mx.eval(subject.model.parameters())
+    logits = forward(subject.model, cache, mx.array(ids[-1:]))
+    written: Any = tree_flatten([entry.state for entry in cache])
+    return operations([logits, *(array for _, array in written if isinstance(array, mx.array))])
+
+
+def take(model: str, format: str, asked: Sequence[Asked]) -> Census:
+    """Count the plain step, then the step with each switch alone."""
+    plain = open_plain(model, format)
+    counts, layers = step(plain), len(plain.model.layers)
+    changes = [_change(open_plain(model, format), one, counts) for one in asked]
+    reason = launches()
+    return Census(model, layers, counts, changes, None, reason)
+
+
+def _change(plain: Subject, asked: Asked, counts: dict[str, int]) -> Change:
+    stage = known()[asked.name].stage
+    if stage == "draft":
+        why = "a draft adds no operation to a step; it changes how many tokens a pass reads"
+        return Change(asked.name, why, counts, {}, {}, 0)
+    subject = put_on(plain, asked)
+    position = subject.position
+    if position is None or not position.on:
+        why = (position.reason if position else None) or "it stayed off"
+        return Change(asked.name, why, counts, {}, {}, 0)
+    now = step(subject)
+    gone, came = Tally(counts) - Tally(now), Tally(now) - Tally(counts)
+    coverage = position.told()["coverage"] or {}
+    touched = coverage.get("fused", 0) + coverage.get("partly", 0)
+    return Change(asked.name, None, now, dict(gone), dict(came), touched)
+
+
+def launches() -> str:
+    """Why the kernel launches of a step are not known."""
+    if mx.default_device() == mx.Device(mx.cpu):
+        return "on a CPU an operation is a function call: no kernels are launched"
+    return (
+        "MLX does not count its launches; a profiler of the device has to be run around a request"
+    )
+
+
+def table(census: Census) -> list[str]:
+    """The census as lines: the plain step, then for each switch what disappeared and what came."""
+    total = sum(census.plain.values())
+    views = sum(count for name, count in census.plain.items() if name in VIEWS)
+    lines = [
+        f"{census.model}: {total} operations a step in {census.layers} layers, {views} of them views"
+    ]
+    lines += [f"  {count:>6}  {_shown(name)}" for name, count in census.plain.items()]
+    for one in census.changes:
+        lines.append(_headline(one, total))
+        if one.declined is None:
+            lines += [
+                f"  {-count:>+6}  {_shown(name)}{_each(-count, one)}"
+                for name, count in one.gone.items()
+            ]
+            lines += [
+                f"  {count:>+6}  {_shown(name)}{_each(count, one)}"
+                for name, count in one.came.items()
+            ]
+    lines.append(f"kernel launches: unknown, {census.launches_unknown}")
+    return lines
+
+
+def run(model: str, format: str, asked: Sequence[Asked], as_json: bool) -> None:
+    """Take the census of a model, with every switch when none is named, and print it."""
+    taken = take(model, format, asked or [Asked(name) for name in known()])
+    print(json.dumps(asdict(taken), indent=2) if as_json else "\n".join(table(taken)))
+
+
+def _shown(name: str) -> str:
+    return f"{name} (view)" if name in VIEWS else name
+
+
+def _headline(one: Change, total: int) -> str:
+    if one.declined is not None:
+        return f"{one.switch}: not counted, {one.declined}"
+    now = sum(one.operations.values())
+    return f"{one.switch}: {now} operations, {now - total:+d}"
+
+
+def _each(count: int, one: Change) -> str:
+    """How many that is for each layer that the switch changed, where it is a whole number."""
+    if not one.layers or count % one.layers:
+        return ""
+    return f", {count // one.layers:+d} in each of {one.layers} layers"
