@@ -52,8 +52,7 @@ class Judge:
 
     def rows(self) -> Outcome:
         """Rung 3 of a draft: a pass of several rows beside passes of one."""
-        single = rungs.widths(self._subject, wide=False)
-        found = compare(single, rungs.widths(self._subject, wide=True), self._exact)
+        found = compare(*rungs.widths(self._subject), exact=self._exact)
         return self._judged("prefill", found, f"passes of {', '.join(map(str, rungs.WIDTHS))} rows")
 
     def decode(self) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +44,7 @@ class Plan:
     """How much the last rung does: prompts × tokens, once greedy and once drawn with a seed."""
 
     prompts: int = 2
-    tokens: int = 10
+    tokens: int = 8
     seed: int = 11
 
     def battery(self) -> list[tuple[str, Sampling]]:
@@ -112,21 +113,26 @@ def whole(subject: Subject) -> Observation:
     return seen
 
 
-def widths(subject: Subject, wide: bool) -> Observation:
-    """Rung 3 of a draft switch: the logits of a pass of several rows, or of as many passes of one row."""
-    seen: Observation = {}
+def widths(subject: Subject) -> tuple[Observation, Observation]:
+    """Rung 3 of a draft: the logits of passes of one row, and those of passes of several rows."""
     start = LENGTHS[1]
-    for width in WIDTHS:
-        ids = subject.ids(start + width)
-        cache = filled(subject, ids[:start])
-        sizes = [width] if wide else [1] * width
-        rows, place = [], start
-        for size in sizes:
-            rows.append(forward(subject.model, cache, mx.array(ids[place : place + size])))
-            place += size
-        seen[f"logits of {width} rows"] = mx.concatenate(rows)
-        mx.eval(list(seen.values()))
-    return seen
+    ids = subject.ids(start + WIDTHS[-1])
+    cache = filled(subject, ids[:start])
+
+    def passes(width: int, count: int) -> mx.array:
+        """Logits of the first `count` rows after the start, so many at a time."""
+        own, places = deepcopy(cache), range(start, start + count, width)
+        rows = [
+            forward(subject.model, own, mx.array(ids[place : place + width])) for place in places
+        ]
+        return mx.concatenate(rows)
+
+    single = passes(1, WIDTHS[-1])
+    mx.eval(single)
+    alone = {f"logits of {width} rows": single[:width] for width in WIDTHS}
+    wide = {f"logits of {width} rows": passes(width, width) for width in WIDTHS}
+    mx.eval(list(wide.values()))
+    return alone, wide
 
 
 def filled(subject: Subject, ids: list[int]) -> list[Any]:
