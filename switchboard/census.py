@@ -4,6 +4,9 @@ MLX builds the graph of a step before anything is computed, so the operations ca
 running them: the graph of the logits and of what the step writes into the cache, down to arrays that are there
 already. Operations that only look at memory in another way (`VIEWS`) are told apart, as they start no kernel.
 
+The graph is that of the device: on a GPU a norm, a rotation and an attention are one operation each, on a CPU they
+stand there as what they are made of.
+
 A count of operations is not one of kernel launches: MLX may start several kernels for one operation, or one for
 several. Those are counted by the driver alone; see `launches`.
 """
@@ -29,7 +32,7 @@ from switchboard.decode import forward
 from switchboard.registry import known
 
 FILLED = 32
-NODE = re.compile(r'(\d+)\s*\[label\s*=\s*"([^"]+)"')
+NODE = re.compile(r'\d+\s*\[label\s*=\s*"([^"]+)"')
 VIEWS = frozenset(
     {
         "AsStrided",
@@ -70,6 +73,7 @@ class Census:
     """The operations of one decode step of a model, plain and with each switch."""
 
     model: str
+    device: str
     layers: int
     plain: dict[str, int]
     changes: list[Change]
@@ -82,9 +86,8 @@ def operations(outputs: Sequence[mx.array]) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "graph.dot"
         mx.export_to_dot(str(path), *outputs)
-        # An operation with several outputs is drawn once for each of them, under one number.
-        nodes = dict(NODE.findall(path.read_text()))
-    counts = Tally(nodes.values())
+        # Not by their numbers: all calls of one compiled function stand under the same one.
+        counts = Tally(NODE.findall(path.read_text()))
     return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
@@ -100,26 +103,26 @@ def step(subject: Subject) -> dict[str, int]:
 
 def take(model: str, format: str, asked: Sequence[Asked]) -> Census:
     """Count the plain step, then the step with each switch alone."""
-    plain = open_plain(model, format)
-    counts, layers = step(plain), len(plain.model.layers)
-    changes = [_change(open_plain(model, format), one, counts) for one in asked]
-    reason = launches()
-    return Census(model, layers, counts, changes, None, reason)
+    plain: Subject | None = open_plain(model, format)
+    counts, layers = step(plain), len(plain.model.layers)  # type: ignore[arg-type, union-attr]
+    changes: list[Change] = []
+    for one in asked:
+        subject = plain or open_plain(model, format)
+        changes.append(_change(subject, one, counts))
+        plain = subject if changes[-1].declined is not None else None
+    return Census(model, str(mx.default_device()), layers, counts, changes, None, launches())
 
 
 def _change(plain: Subject, asked: Asked, counts: dict[str, int]) -> Change:
-    stage = known()[asked.name].stage
-    if stage == "draft":
+    if known()[asked.name].stage == "draft":
         why = "a draft adds no operation to a step; it changes how many tokens a pass reads"
         return Change(asked.name, why, counts, {}, {}, 0)
     subject = put_on(plain, asked)
-    position = subject.position
-    if position is None or not position.on:
-        why = (position.reason if position else None) or "it stayed off"
-        return Change(asked.name, why, counts, {}, {}, 0)
+    if subject.off is not None:
+        return Change(asked.name, subject.off, counts, {}, {}, 0)
     now = step(subject)
     gone, came = Tally(counts) - Tally(now), Tally(now) - Tally(counts)
-    coverage = position.told()["coverage"] or {}
+    coverage = subject.coverage or {}
     touched = coverage.get("fused", 0) + coverage.get("partly", 0)
     return Change(asked.name, None, now, dict(gone), dict(came), touched)
 
@@ -138,7 +141,8 @@ def table(census: Census) -> list[str]:
     total = sum(census.plain.values())
     views = sum(count for name, count in census.plain.items() if name in VIEWS)
     lines = [
-        f"{census.model}: {total} operations a step in {census.layers} layers, {views} of them views"
+        f"{census.model} on {census.device}: {total} operations a step in {census.layers} layers, "
+        f"{views} of them views"
     ]
     lines += [f"  {count:>6}  {_shown(name)}" for name, count in census.plain.items()]
     for one in census.changes:

@@ -102,7 +102,7 @@ def bisect(
     ] = None,
     format: Annotated[str, typer.Option(help="Of --model: auto, float32 or quantized")] = "auto",
     prompts: Annotated[int, typer.Option(min=1, max=10, help="Prompts of the last rung.")] = 2,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens of each of its texts.")] = 12,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of each of its texts.")] = 8,
     verbose: Annotated[bool, typer.Option("--verbose", help="What every rung said.")] = False,
     json: Annotated[bool, typer.Option("--json", help="All of it, as one document.")] = False,
 ) -> None:

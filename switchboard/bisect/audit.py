@@ -14,7 +14,7 @@ from switchboard.bisect.subject import Subject
 from switchboard.decode import forward
 from switchboard.sampler import Sampling
 
-PROMPT, ANSWER = 150, 4
+PROMPT, ANSWER = 40, 4
 
 
 def hold(subject: Subject, before: Known) -> tuple[str | None, str]:

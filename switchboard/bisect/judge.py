@@ -52,8 +52,7 @@ class Judge:
 
     def rows(self) -> Outcome:
         """Rung 3 of a draft: a pass of several rows beside passes of one."""
-        single = rungs.widths(self._subject, wide=False)
-        found = compare(single, rungs.widths(self._subject, wide=True), self._exact)
+        found = compare(*rungs.widths(self._subject), exact=self._exact)
         return self._judged("prefill", found, f"passes of {', '.join(map(str, rungs.WIDTHS))} rows")
 
     def decode(self) -> Outcome:
@@ -91,7 +90,7 @@ class Judge:
                 if told.tokens == wanted.tokens:
                     off |= {f"{name}, {where}": array for name, array in wanted.cache.items()}
                     on |= {f"{name}, {where}": array for name, array in told.cache.items()}
-        what = f"{accepted} of {proposed} guesses stood; the cache after {rungs.STEPS} tokens"
+        what = f"{accepted} of {proposed} guesses stood; the cache after {rungs.LOOPED} tokens"
         return self._judged("decode", compare(off, on, self._exact), what)
 
     def answers(self) -> Outcome:

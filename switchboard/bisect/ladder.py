@@ -20,7 +20,6 @@ from switchboard.bisect.subject import Subject
 from switchboard.config import Asked
 from switchboard.registry import Switch, known
 
-OUT_OF_REACH = {"load": "it decides what is read of a checkpoint; this one was read without it"}
 PutOn = Callable[[Subject, Asked], Subject]
 
 
@@ -28,14 +27,9 @@ def climb(plain: Subject, reference: Reference, asked: Asked, put_on: PutOn) -> 
     """Put the switch on and climb; after a switch that changes the model the subject is not plain any more."""
     switch, before = known()[asked.name], know(plain.model)
     subject = put_on(plain, asked)
-    position, reason, coverage = subject.position, None, None
-    if position is None or not position.on:
-        reason = (position.reason if position else None) or OUT_OF_REACH.get(
-            switch.stage, "it stayed off"
-        )
-        outcomes = _stayed_off(reason, switch)
+    if subject.off is not None:
+        outcomes = _stayed_off(subject.off, switch)
     else:
-        coverage = position.told()["coverage"]
         judge = Judge(subject, reference, before, switch.exactness == "exact")
         outcomes = [Outcome("load", "passed", "put on; its own probe agreed")]
         outcomes += [_timed(name, step, subject) for name, step in _steps(judge, switch).items()]
@@ -44,8 +38,8 @@ def climb(plain: Subject, reference: Reference, asked: Asked, put_on: PutOn) -> 
         model=plain.name,
         family=plain.loaded.family,
         exactness=switch.exactness,
-        declined=reason,
-        coverage=coverage,
+        declined=subject.off,
+        coverage=subject.coverage,
         outcomes=outcomes,
     )
 

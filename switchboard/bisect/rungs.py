@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from switchboard.speculate import verified
 MAGNITUDES = (1.0, 0.01, 30.0)
 LENGTHS = (1, 37, 130)
 STEPS = 20
+LOOPED = 12
 FILLED = ROOM.prompt
 """mlx-lm's cache grows at 256, where the room ends too: the twenty steps cross that place."""
 WIDTHS = (2, 4, 8)
@@ -42,7 +44,7 @@ class Plan:
     """How much the last rung does: prompts × tokens, once greedy and once drawn with a seed."""
 
     prompts: int = 2
-    tokens: int = 12
+    tokens: int = 8
     seed: int = 11
 
     def battery(self) -> list[tuple[str, Sampling]]:
@@ -111,21 +113,26 @@ def whole(subject: Subject) -> Observation:
     return seen
 
 
-def widths(subject: Subject, wide: bool) -> Observation:
-    """Rung 3 of a draft switch: the logits of a pass of several rows, or of as many passes of one row."""
-    seen: Observation = {}
+def widths(subject: Subject) -> tuple[Observation, Observation]:
+    """Rung 3 of a draft: the logits of passes of one row, and those of passes of several rows."""
     start = LENGTHS[1]
-    for width in WIDTHS:
-        ids = subject.ids(start + width)
-        cache = filled(subject, ids[:start])
-        sizes = [width] if wide else [1] * width
-        rows, place = [], start
-        for size in sizes:
-            rows.append(forward(subject.model, cache, mx.array(ids[place : place + size])))
-            place += size
-        seen[f"logits of {width} rows"] = mx.concatenate(rows)
-        mx.eval(list(seen.values()))
-    return seen
+    ids = subject.ids(start + WIDTHS[-1])
+    cache = filled(subject, ids[:start])
+
+    def passes(width: int, count: int) -> mx.array:
+        """Logits of the first `count` rows after the start, so many at a time."""
+        own, places = deepcopy(cache), range(start, start + count, width)
+        rows = [
+            forward(subject.model, own, mx.array(ids[place : place + width])) for place in places
+        ]
+        return mx.concatenate(rows)
+
+    single = passes(1, WIDTHS[-1])
+    mx.eval(single)
+    alone = {f"logits of {width} rows": single[:width] for width in WIDTHS}
+    wide = {f"logits of {width} rows": passes(width, width) for width in WIDTHS}
+    mx.eval(list(wide.values()))
+    return alone, wide
 
 
 def filled(subject: Subject, ids: list[int]) -> list[Any]:
@@ -161,10 +168,13 @@ class Loop:
 
 
 class Scripted:
-    """Guesses the tokens that are known to come, one to five at a time, with a wrong one at a place that moves.
+    """Guesses the tokens that are known to come, with a wrong one at places that are written down.
 
-    So that every depth is accepted and rejected in a few passes, whatever the switch's own proposer finds.
+    So that guesses stand whole, in part and not at all within a few passes, whatever the switch's own proposer finds.
     """
+
+    script = ((3, 1), (4, None), (2, 0), (5, 3), (1, 0))
+    """How many to guess, and which of them is wrong."""
 
     def __init__(self, coming: list[int], vocabulary: int) -> None:
         self._coming = coming
@@ -181,12 +191,11 @@ class Scripted:
         self._made += len(tokens)
 
     def propose(self, limit: int) -> list[int]:
-        """What comes next, with one fault unless its place is past the end."""
+        """The next line of the script."""
+        width, place = self.script[self._asked % len(self.script)]
         self._asked += 1
-        width = min(limit, 1 + self._asked % 5)
-        guesses = self._coming[self._made : self._made + width]
-        place = self._asked * 2 % 7
-        if place < len(guesses):
+        guesses = self._coming[self._made : self._made + min(limit, width)]
+        if place is not None and place < len(guesses):
             guesses[place] = (guesses[place] + 1) % self._vocabulary
         return guesses
 
@@ -195,14 +204,14 @@ class Scripted:
 
 
 def loop(subject: Subject, cache: list[Any], sampling: Sampling, proposer: Proposer | None) -> Loop:
-    """Twenty tokens after the prompt of rung 4, by the plain loop or through the verify loop."""
+    """Twelve tokens after the prompt of rung 4, by the plain loop or through the verify loop."""
     prompt, tally, made = subject.ids(FILLED + 1), Tally(), list[int]()
     model, sampler = subject.model, Sampler(sampling, ())
     if proposer is None:
-        loops = plain(model, cache, prompt[-1], sampler, STEPS)
+        loops = plain(model, cache, prompt[-1], sampler, LOOPED)
     else:
         proposer.begin(list(prompt))
-        loops = verified(model, cache, prompt[-1], sampler, proposer, STEPS, tally)
+        loops = verified(model, cache, prompt[-1], sampler, proposer, LOOPED, tally)
     for tokens in loops:
         made += tokens
     # The last token was not fed, so every loop leaves the same rows behind.

@@ -21,6 +21,7 @@ from switchboard.registry import Proposer, Room
 from switchboard.sampler import Sampling
 from switchboard.session import Session
 
+OUT_OF_REACH = {"load": "it decides what is read of a checkpoint; this one was read without it"}
 ROOM = Room(prompt=246, answer=10)
 SENTENCE = (
     "The sun rises in the east and sets in the west, and the moon follows it across the sky. Water boils at one "
@@ -41,6 +42,20 @@ class Subject:
     def model(self) -> Any:
         """The model itself."""
         return self.loaded.model
+
+    @property
+    def off(self) -> str | None:
+        """Why the switch that was asked for is not on, or None."""
+        if self.position is None:
+            return "none was asked for"
+        if self.position.on:
+            return None
+        return self.position.reason or OUT_OF_REACH.get(self.position.switch.stage, "it stayed off")
+
+    @property
+    def coverage(self) -> dict[str, Any] | None:
+        """What the switch says that it covers, as /health tells it."""
+        return None if self.position is None else self.position.told()["coverage"]
 
     def make_cache(self) -> list[Any]:
         """A fresh cache, as the session would make it, with room up to the middle of rung 4."""

@@ -144,6 +144,15 @@ def row_lost_after_prefill(subject: Subject) -> None:
     faulty_cache(subject, update_and_fetch=update_and_fetch)
 
 
+def sees_ahead(subject: Subject) -> None:
+    """A pass of several rows over a filled cache lets every row see those after it."""
+
+    def make_mask(self: Any, *sizes: Any, **how: Any) -> Any:
+        return None if self.offset else super(type(self), self).make_mask(*sizes, **how)
+
+    faulty_cache(subject, make_mask=make_mask)
+
+
 def prompt_cut_short(subject: Subject) -> None:
     """The session loses the first token of every prompt."""
     honest: Any = subject.session._tokens

@@ -177,7 +177,13 @@ def test_a_draft_climbs_through_the_verify_loop(reference: Reference) -> None:
         "blocks": "not applicable",
     }, found.outcomes
     stood, guessed = map(int, re.match(r"(\d+) of (\d+) guesses", told(found, "decode")).groups())  # type: ignore[union-attr]
-    assert 20 < stood < guessed - 10
+    assert 12 <= stood <= guessed - 4
+
+
+def test_a_pass_of_several_rows_that_is_wrong_is_caught(reference: Reference) -> None:
+    found = climbed(reference, faults.sees_ahead, DRAFT)
+    assert found.failed[:1] == ["prefill"], found.outcomes
+    assert "logits of 2 rows" in told(found, "prefill")
 
 
 def test_a_law_that_accepts_too_much_is_caught(

@@ -19,6 +19,17 @@ def test_a_hand_made_graph_has_known_counts() -> None:
     assert operations([total]) == {"Exp": 2, "Add": 1, "Matmul": 1, "Multiply": 1, "Split": 1}
 
 
+def test_every_call_of_a_compiled_function_counts() -> None:
+    @mx.compile
+    def folded(x: mx.array) -> mx.array:
+        return mx.exp(x) * 2 + 1
+
+    a = mx.ones((4,))
+    mx.eval(a)
+    counts = operations([folded(a) + folded(folded(a))])
+    assert sorted(counts.values()) == [1, 3] and counts["Add"] == 1
+
+
 def test_what_is_there_already_is_not_counted() -> None:
     a = mx.ones((4, 4)) @ mx.ones((4, 4))
     mx.eval(a)
@@ -48,6 +59,7 @@ def test_joining_removes_products_and_brings_splits(name: str, format: str, prod
     assert "Split" in VIEWS
     assert all(one.reconciles(census.plain) for one in census.changes)
     assert (qkv.layers, census.layers) == (LAYERS, LAYERS)
+    assert sum(count for name, count in census.plain.items() if name.startswith("Comp")) == LAYERS
     lines = "\n".join(table(census))
     assert f"{-2 * LAYERS:+}  {product}, -2 in each of 4 layers" in lines
     assert f"{LAYERS:+}  Split (view), +1 in each of 4 layers" in lines
