@@ -6,6 +6,7 @@ others, by putting something else in the place of some entries (`replaced`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -45,17 +46,12 @@ def replaced(
     Entries of other classes stay: a rotating one overwrites its own oldest rows, and a state is no rows at all. The
     note names their classes; `counted` is the word for a replaced layer.
     """
-    entries = plain(Room(1, 1))
-    others = {
-        type(entry).__name__: place
-        for place, entry in reversed(list(enumerate(entries)))
-        if type(entry).__name__ != kind
-    }
-    count = sum(type(entry).__name__ == kind for entry in entries)
-    named = ", ".join(f"{name} from layer {place}" for name, place in sorted(others.items()))
-    if not count:
+    kinds = [type(entry).__name__ for entry in plain(Room(1, 1))]
+    others = {name: kinds.index(name) for name in kinds if name != kind}
+    named = ", ".join(f"{name} from layer {place}" for name, place in others.items())
+    if kind not in kinds:
         raise Declined(f"no layer has a plain {kind}: {named}")
-    note = f"{len(entries) - count} of {len(entries)} layers are not {counted}: {named}"
+    note = f"{len(kinds) - kinds.count(kind)} of {len(kinds)} layers are not {counted}: {named}"
 
     def fresh(room: Room) -> list[Any]:
         """The plain cache with its entries of the one kind replaced."""
@@ -63,7 +59,7 @@ def replaced(
             instead(entry, room) if type(entry).__name__ == kind else entry for entry in plain(room)
         ]
 
-    return Recached(fresh, count, count, len(entries), note if others else None)
+    return Recached(fresh, kind, dict(Counter(kinds)), note if others else None)
 
 
 def check(model: Any, plain: CacheFactory) -> Callable[[CacheFactory, Exactness], str | None]:

@@ -5,8 +5,8 @@ exactness=…)`. Nothing else has to be touched. A stage fixes what the function
 
 - load:    (weights, config, options, counter) -> Kept; what of a checkpoint is read at all;
 - weights: (model, options, counter) -> Applied; changes the model in place, can be undone;
+- step:    the same, for what changes the forward and not the weights; put on after every `weights` switch;
 - cache:   (factory, options, counter) -> Recached; gives another factory of KV caches, the old one stays as it was;
-- step:    as weights, for what changes the forward and not the weights; put on after every `weights` switch;
 - draft:   (options, counter) -> Proposer; guesses tokens for the verify loop.
 
 A function that cannot do its work raises Declined with the reason.
@@ -27,7 +27,7 @@ import msgspec
 
 from switchboard.errors import ConfigError
 
-Stage = Literal["load", "weights", "cache", "step", "draft"]
+Stage = Literal["load", "weights", "step", "cache", "draft"]
 Exactness = Literal["exact", "rounding", "lossy"]
 
 
@@ -111,17 +111,26 @@ CacheFactory = Callable[[Room], list[Any]]
 
 @dataclass(frozen=True)
 class Recached:
-    """What a `cache` switch did: the factory to use instead, and its coverage in layers, as Applied tells it."""
+    """What a `cache` switch did: the factory to use instead, and how many layers have which class of cache.
+
+    Layers of the class that it takes the place of are eligible, and all of them are changed.
+    """
 
     factory: CacheFactory
-    fused: int
-    eligible: int
-    layers: int
+    kind: str
+    kinds: Mapping[str, int]
     note: str | None = None
 
     def coverage(self) -> dict[str, Any]:
-        """The coverage as /health and receipts tell it."""
-        return {"fused": self.fused, "eligible": self.eligible, "layers": self.layers}
+        """The coverage in the form of Applied's."""
+        changed = {name: count if name == self.kind else 0 for name, count in self.kinds.items()}
+        return {
+            "fused": changed[self.kind],
+            "partly": 0,
+            "eligible": changed[self.kind],
+            "layers": sum(self.kinds.values()),
+            "classes": {name: {"eligible": one, "fused": one} for name, one in changed.items()},
+        }
 
 
 class Proposer(Protocol):

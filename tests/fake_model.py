@@ -154,7 +154,12 @@ class Model:
         document: dict[str, Any] = {
             "status": "ok",
             "pid": 1 if "wrong-pid" in self.faults else os.getpid(),
-            "model": {"name": name, "digest": digest, "context": self.options.context},
+            "model": {
+                "name": name,
+                "digest": digest,
+                "context": self.options.context,
+                "synthetic": name.startswith("synthetic:"),
+            },
         }
         if "bare-health" in self.faults:
             return document

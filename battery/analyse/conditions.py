@@ -45,6 +45,15 @@ class Doubt(msgspec.Struct, frozen=True, kw_only=True):
     """The candidate whose verdicts it touches; None: all."""
 
 
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of receipts that are not among those analysed."""
+
+    elsewhere: frozenset[int] = frozenset()
+    """Numbers of those whose files are there, readable or not."""
+    aside: tuple[tuple[str, str], ...] = ()
+    """File and reason of those that were set aside while the campaign went on."""
+
+
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that doubts are drawn from."""
 
@@ -63,6 +72,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: Sequence[str]
     pool: str
     """Why the receipts may not be pooled, or nothing."""
+    beside: Beside = Beside()
 
     @property
     def pooled(self) -> list[Receipt]:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from battery.analyse.blocks import balanced, blocks, stands
 from battery.analyse.conditions import Case, Doubt, Severity, conditions, sequences, touches
 from battery.analyse.during import during
 from battery.analyse.numerals import figure, percent
 from battery.analyse.pairs import BODIES_DIFFER
 from battery.analyse.stats import FEWEST_BLOCKS
-from battery.ledger.claims import rows_of_order
 
 _NORMAL_MAD, _FAR = 0.6745, 5.0
 """A normal spread has .6745 of itself as its median deviation; five spreads off is far."""
@@ -28,7 +28,7 @@ def doubts(case: Case) -> tuple[Doubt, ...]:
     """All of them, gravest first."""
     rank = {"void": 0, "warning": 1, "note": 2}
     found = [
-        *_record(case), *_progress(case), *_engagement(case), *_pairs(case), *_lengths(case), *_steadiness(case),
+        *_record(case), *blocks(case), *_engagement(case), *_pairs(case), *_lengths(case), *_steadiness(case),
         *_far_blocks(case), *_texts(case), *_cells(case), *during(case), *conditions(case),
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda doubt: rank[doubt.severity]))
@@ -48,49 +48,6 @@ def _record(case: Case) -> list[Doubt]:
             Doubt(
                 severity="void", what=case.pool,
                 remedy="keep receipts of different campaigns, plans, arms or models in folders of their own",
-            )
-        )  # fmt: skip
-    return found
-
-
-def _progress(case: Case) -> list[Doubt]:
-    """Blocks that are missing, were measured in spite of the stopping rule, or were given up."""
-    frame, plan, ended = case.frame, case.header.plan, case.stopped.ended_at
-    complete = int(frame[frame["counted"].astype(bool)]["block"].nunique())
-    found = []
-    if ended is None:
-        planned = f"{'at most ' if case.stopped.planned else ''}{plan.blocks} planned blocks"
-        found.append(
-            Doubt(
-                severity="warning", what=f"{complete} of {planned} are complete",
-                remedy="run the campaign again: it goes on with the first block that is not complete",
-            )
-        )  # fmt: skip
-    beyond = frame[frame["block"].astype(int) > (ended or plan.blocks)]
-    if len(beyond):
-        found.append(
-            Doubt(
-                severity="void", evidence=sequences(beyond),
-                what=f"it was measured on after the stopping rule had ended it, at {ended} blocks",
-                remedy="start a new campaign, and leave it to its rule: looking until a result is there is no test",
-            )
-        )  # fmt: skip
-    size = len(case.header.arms)
-    whole = rows_of_order(size)
-    if complete % whole:
-        found.append(
-            Doubt(
-                severity="warning",
-                what=f"{complete} blocks do not balance the order of {size} arms: drift and carry-over do not cancel",
-                remedy=f"plan a multiple of {whole} blocks",
-            )
-        )  # fmt: skip
-    left = frame[~frame["counted"].astype(bool)]
-    if len(left):
-        found.append(
-            Doubt(
-                severity="note", what=f"{len(left)} receipts of unfinished attempts are kept and not pooled",
-                evidence=sequences(left), remedy="none needed; they are listed with the windows",
             )
         )  # fmt: skip
     return found
@@ -182,7 +139,7 @@ def _steadiness(case: Case) -> list[Doubt]:
                     severity="warning",
                     what=f"arm {order.candidate}: its ratio depends on whether it ran second"
                     f" ({percent(order.ratio - 1, sign=True)})",
-                    remedy="the even number of blocks cancels it; longer rests between windows would remove it",
+                    remedy=_cancels(case, order.candidate),
                     arm=order.candidate,
                 )
             )  # fmt: skip
@@ -209,18 +166,27 @@ def _steadiness(case: Case) -> list[Doubt]:
     return found
 
 
+def _cancels(case: Case, candidate: str) -> str:
+    """What to make of an order effect: it cancels only where the blocks behind the estimate hold orders alike."""
+    (one,) = [one for one in case.comparisons if one.primary and one.candidate == candidate]
+    told, rests = stands(one, case.header), "longer rests between windows would remove it"
+    if balanced((block for block, _ in one.by_block), case.header):
+        return f"{told}, which cancels it; {rests}"
+    return f"{told}, which does not cancel it: read the ratio without it in section 1.5; {rests}"
+
+
 def _far_blocks(case: Case) -> list[Doubt]:
     """Blocks whose ratio at the primary endpoint stands far from the others; they are told of, never dropped."""
     found = []
     for one in case.comparisons:
         if not one.primary or len(one.by_block) < FEWEST_BLOCKS:
             continue
-        blocks = [block for block, _ in one.by_block]
+        numbers = [block for block, _ in one.by_block]
         logs = np.log([ratio for _, ratio in one.by_block])
         off = np.abs(logs - np.median(logs))
         spread = float(np.median(off)) / _NORMAL_MAD
-        far = [b for b, x in zip(blocks, off, strict=True) if x > max(_FAR * spread, 1e-9)]
-        if far and len(far) < len(blocks) / 3:
+        far = [b for b, x in zip(numbers, off, strict=True) if x > max(_FAR * spread, 1e-9)]
+        if far and len(far) < len(numbers) / 3:
             told = ", ".join(
                 f"{block} ({100 * (dict(one.by_block)[block] - 1):+.1f} %)" for block in far
             )

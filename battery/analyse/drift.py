@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -15,7 +16,7 @@ import pandas as pd
 from battery.analyse.covariates import Covariate, covariates
 from battery.analyse.order import Order, order_effect
 from battery.analyse.self_test import SelfTest, self_test
-from battery.analyse.series import Step, Trend, step, trend
+from battery.analyse.series import Mean, Step, Trend, step, trend
 from battery.analyse.speed import Comparison
 from battery.analyse.warming import WarmUp, warm_ups
 from battery.ledger.receipt import Receipt
@@ -65,7 +66,7 @@ def drift(
     alpha = header.plan.stopping.alpha
     return Drift(
         metric=metric, rung=rung,
-        order=tuple(order_effect(one, header) for one in primary),
+        order=tuple(order_effect(one, header, _run(frame)) for one in primary),
         sentinels=tuple(_sentinel(frame, arm.name, metric) for arm in header.arms),
         self_test=self_test(means, header),
         trend=trend(means),
@@ -75,25 +76,46 @@ def drift(
     )  # fmt: skip
 
 
-def _window_means(frame: pd.DataFrame, metric: str, rung: int) -> list[tuple[int, str, float]]:
-    """Window number, arm and mean log value of the pooled requests at the rung, in run order."""
+def _run(frame: pd.DataFrame) -> list[int]:
+    """The complete blocks in the order in which they ran."""
+    counted = frame[frame["counted"].astype(bool)].sort_values("sequence")
+    return list(dict.fromkeys(int(block) for block in counted["block"]))
+
+
+def _window_means(frame: pd.DataFrame, metric: str, rung: int) -> list[Mean]:
+    """The counted windows by their pooled requests at the rung, in the order of the run.
+
+    A window without a request there has no mean, and yet its place. An attempt that was given up has neither, but
+    stands between the windows before and after it.
+    """
     here = frame[frame["pooled"].astype(bool) & (frame["rung"] == rung) & frame[metric].notna()]
     here = here[here[metric] > 0]
-    return [
-        (int(str(number)), str(group["arm"].iloc[0]), float(np.log(group[metric].to_numpy(dtype=float)).mean()))
-        for number, group in here.groupby("window", sort=True)
-    ]  # fmt: skip
+    values = {
+        int(str(number)): float(np.log(group[metric].to_numpy(dtype=float)).mean())
+        for number, group in here.groupby("window")
+    }
+    found, ended = [], 0
+    counted = frame[frame["counted"].astype(bool)]
+    spans = counted.groupby("window").agg({"sequence": ["min", "max"], "arm": ["first"]})
+    run = sorted(zip(spans.index.tolist(), *(spans[c].tolist() for c in spans.columns), strict=True),
+                 key=itemgetter(1))  # fmt: skip
+    for place, (window, first, last, arm) in enumerate(run, start=1):
+        if window in values:
+            found.append(Mean(int(window), str(arm), values[window], place, first == ended + 1))
+        ended = last
+    return found
 
 
-def _sentinel_series(frame: pd.DataFrame, metric: str) -> list[tuple[int, str, float]]:
-    """Window number, arm and log value of every sentinel that ended ok, in run order."""
+def _sentinel_series(frame: pd.DataFrame, metric: str) -> list[Mean]:
+    """Log value of every sentinel that ended ok, in the order of the run."""
     here = frame[
         frame["sentinel"].astype(bool) & (frame["outcome"] == "ok") & frame[metric].notna()
     ]
     here = here[here[metric] > 0].sort_values("sequence")
     logs = np.log(here[metric].to_numpy(dtype=float)).tolist()
     windows = [int(number) for number in here["window"]]
-    return list(zip(windows, map(str, here["arm"]), logs, strict=True))
+    places = range(1, len(logs) + 1)
+    return list(map(Mean, windows, map(str, here["arm"]), logs, places))
 
 
 def _sentinel(frame: pd.DataFrame, arm: str, metric: str) -> Sentinel:

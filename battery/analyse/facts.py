@@ -64,6 +64,8 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     cap: int | None = None
     receipts: tuple[int, ...] = ()
     """Of the cells that did not end ok."""
+    oom_besides: tuple[int, ...] = ()
+    """Receipts of cells that ran out of memory in an attempt that was measured again: an outcome all the same."""
 
 
 class SwitchFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,36 +244,62 @@ def latest(receipts: Sequence[Receipt], header: Header, counted: set[int]) -> li
     return sorted(kept, key=lambda receipt: receipt.sequence)
 
 
-def outcomes(receipts: Sequence[Receipt], header: Header) -> tuple[Outcomes, ...]:
-    """How cells ended, arm by arm along the ladder; sentinels left out."""
+def oom_besides(receipts: Sequence[Receipt], kept: Sequence[Receipt]) -> list[Receipt]:
+    """Receipts out of memory beside those of the attempts in `kept`, in order; inherited ones were never tried.
+
+    Running out of memory is an outcome whatever happened to its block: that another cell was disturbed, so that all
+    of them were measured again, gives no memory back.
+    """
+    own = {receipt.sequence for receipt in kept}
+    return [
+        receipt
+        for receipt in receipts
+        if receipt.outcome == "oom"
+        and receipt.sequence not in own
+        and "inherited_from" not in receipt.evidence
+    ]
+
+
+def outcomes(
+    receipts: Sequence[Receipt], header: Header, besides: Sequence[Receipt] = ()
+) -> tuple[Outcomes, ...]:
+    """How cells ended, arm by arm along the ladder; sentinels left out. `besides` are those of `oom_besides`."""
     planned = header.plan.blocks * header.plan.seeds
     found = []
     for arm in header.arms:
         for rung in header.plan.ladder:
-            here = [
-                receipt for receipt in receipts
-                if (receipt.cell.arm, receipt.cell.rung, receipt.cell.sentinel) == (arm.name, rung, False)
-            ]  # fmt: skip
+            here, again = _at(receipts, arm.name, rung), _at(besides, arm.name, rung)
             failed = [receipt for receipt in here if receipt.outcome != "ok"]
+            told = sorted([*failed, *again], key=lambda receipt: receipt.sequence)
             bounds = [
-                r.memory.peak for r in failed if r.outcome == "oom" and r.memory.peak is not None
+                r.memory.peak for r in told if r.outcome == "oom" and r.memory.peak is not None
             ]
-            caps = [r.memory.cap for r in failed if r.memory.cap is not None]
-            tried = [r.trace for r in failed if r.trace.events]
+            caps = [r.memory.cap for r in told if r.memory.cap is not None]
+            tried = [r.trace for r in told if r.trace.events]
             found.append(
                 Outcomes(
                     arm=arm.name, rung=rung, planned=planned,
                     ok=len(here) - len(failed),
                     ended=tally(receipt.outcome for receipt in failed),
-                    reasons=distinct(_reason(receipt) for receipt in failed),
-                    phases=distinct(phase(receipt) for receipt in failed),
+                    reasons=distinct(_reason(receipt) for receipt in told),
+                    phases=distinct(phase(receipt) for receipt in told),
                     tokens=max((t.completion_tokens or len(t.events) for t in tried), default=None),
                     peak_over=max(bounds, default=None),
                     cap=max(caps, default=None),
                     receipts=tuple(receipt.sequence for receipt in failed),
+                    oom_besides=tuple(receipt.sequence for receipt in again),
                 )
             )  # fmt: skip
     return tuple(found)
+
+
+def _at(receipts: Sequence[Receipt], arm: str, rung: int) -> list[Receipt]:
+    """The receipts of one arm at one rung, sentinels left out."""
+    return [
+        receipt
+        for receipt in receipts
+        if (receipt.cell.arm, receipt.cell.rung, receipt.cell.sentinel) == (arm, rung, False)
+    ]
 
 
 def _reason(receipt: Receipt) -> str:

@@ -7,9 +7,8 @@ the file is the same on every machine that computes it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import msgspec
@@ -19,7 +18,8 @@ from battery.analyse import doubts as doubting
 from battery.analyse import drift as drifting
 from battery.analyse import facts, gating, speed, stopping
 from battery.analyse.bars import BarResult
-from battery.analyse.conditions import Case, Doubt
+from battery.analyse.blocks import left_beside, with_journal
+from battery.analyse.conditions import Beside, Case, Doubt
 from battery.analyse.drift import Drift
 from battery.analyse.facts import (
     ArmFacts,
@@ -36,15 +36,17 @@ from battery.analyse.rows import MEASURES, rows
 from battery.analyse.speed import Comparison, Ladder, Level
 from battery.analyse.stats import FEWEST_BLOCKS, Verdict
 from battery.analyse.stopping import Stopped
-from battery.ledger import strict
+from battery.ledger import journal, strict
 from battery.ledger.claims import Bar
 from battery.ledger.errors import ReceiptError
+from battery.ledger.journal import Events
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign, Earlier, Header, Screen, check_pool, pretty, replace
 
 SCHEMA = 1
 _DIGITS = 9
+NOTHING_BESIDE = Beside()
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,8 +182,9 @@ def analyse(folder: Path) -> Findings:
         unreadable,
         pool,
         sealed.seal if sealed else None,
-        _journal(campaign),
         intact,
+        campaign.journal(),
+        left_beside(campaign),
     )
 
 
@@ -198,16 +201,6 @@ def _planned(receipts: list[Receipt], header: Header) -> tuple[list[Receipt], li
             where = f"arm {cell.arm}, block {cell.block}, {cell.rung} tokens"
             complaints.append(f"receipt {receipt.sequence}: {where} is no cell of the plan")
     return kept, complaints
-
-
-def _journal(campaign: Campaign) -> dict[str, int]:
-    """Events of the journal by kind, unreadable ones too; an attempt is abandoned once, however often it is told."""
-    told = [
-        (line.get("event"), line.get("block"), line.get("attempt"), place)
-        for place, line in enumerate(campaign.journal())
-    ]
-    once = dict.fromkeys(event[:3] if event[0] == "abandoned" else event for event in told)
-    return facts.tally(str(event[0]) for event in once)
 
 
 def _belonging(receipts: list[Receipt], header: Header) -> list[Receipt]:
@@ -228,15 +221,18 @@ def found(
     unreadable: Sequence[str] = (),
     pool: str = "",
     seal: str | None = None,
-    journal: Mapping[str, int] = MappingProxyType({}),
     intact: bool = True,
+    events: Events = (),
+    beside: Beside = NOTHING_BESIDE,
 ) -> Findings:
     """The findings of receipts in memory: what `analyse` finds, but for the folder.
 
     `unreadable` are complaints about receipts left out, `pool` why some could not be pooled, `intact` whether the files
-    are those that were sealed.
+    are those that were sealed. `events` are those of the journal: looks that it notes are what happened; without them
+    they are derived. `beside` explains numbers that no receipt has here.
     """
-    whole = _everything(receipts, header, list(unreadable), pool, seal, dict(journal))
+    beside = with_journal(beside, events)
+    whole = _everything(receipts, header, list(unreadable), pool, seal, events, beside)
     sealed = seal is not None and not pool and intact
     bars = whole.held_against(header.plan.bars, sealed, declared=True)
     whole = msgspec.structs.replace(whole, bars=bars)
@@ -245,14 +241,14 @@ def found(
 
 def _everything(
     receipts: list[Receipt], header: Header, unreadable: list[str], pool: str, seal: str | None,
-    journal: dict[str, int],
+    events: Events, beside: Beside,
 ) -> Findings:  # fmt: skip
     """Everything, before rounding."""
     frame = rows(receipts, header)
     counted = {int(n) for n in frame[frame["counted"].astype(bool)]["sequence"]}
     traces = {receipt.sequence: receipt.trace for receipt in receipts}
     complete = int(frame[frame["counted"].astype(bool)]["block"].nunique())
-    stopped = stopping.stopped(frame, traces, header)
+    stopped = stopping.stopped(frame, traces, header, journal.noted_looks(events))
     ended = stopping.as_ended(header, stopped.ended_at or header.plan.blocks)
     comparisons = speed.compare(frame, traces, ended, complete)
     drift = drifting.drift(frame, comparisons, header, receipts)
@@ -262,22 +258,23 @@ def _everything(
     case = Case(
         frame=frame, receipts=receipts, header=header, stopped=stopped, comparisons=comparisons, drift=drift,
         differences=differs, lengths=lengths(frame, header), switches=switches, gates=gates, disturbances=disturbed,
-        unreadable=unreadable, pool=pool,
+        unreadable=unreadable, pool=pool, beside=beside,
     )  # fmt: skip
     phases = gating.phases(case.pooled, header)
     doubted = doubting.doubts(msgspec.structs.replace(case, phases=phases))
     comparisons = tuple(_voided(one, doubted) for one in comparisons)
     levels, latest = speed.levels(frame, header), facts.latest(receipts, header, counted)
+    besides = facts.oom_besides(receipts, latest)
     return Findings(
         **_fixed(header),
         status="incomplete" if stopped.ended_at is None else "complete",
         seal=seal, seeds=_seeds(receipts),
-        journal=journal, blocks_complete=complete, stopped=stopped, receipts=len(receipts),
+        journal=journal.tally(events), blocks_complete=complete, stopped=stopped, receipts=len(receipts),
         first_started=min((receipt.started for receipt in receipts), default=None),
         last_ended=max((receipt.ended for receipt in receipts), default=None),
         arms=facts.arms(receipts, header),
         differences=differs,
-        outcomes=facts.outcomes(latest, ended), fits=fits(latest, ended),
+        outcomes=facts.outcomes(latest, ended, besides), fits=fits(latest, ended, besides),
         levels=levels, comparisons=comparisons,
         ladders=tuple(
             msgspec.structs.replace(one, standing=_standing(one, doubted, ended, complete))
@@ -331,7 +328,14 @@ def _standing(one: Ladder, doubted: tuple[Doubt, ...], header: Header, complete:
         return f"unfinished: {complete} of {planned} planned blocks"
     if planned < FEWEST_BLOCKS:
         return "pilot"
+    if one.estimate is not None and one.estimate.blocks < FEWEST_BLOCKS:
+        return f"pilot: {_counted(one.estimate.blocks)} every rung"
     return "exploratory: one interval of many, not corrected" if header.screen else ""
+
+
+def _counted(blocks: int) -> str:
+    """So many blocks, and what they do with what follows."""
+    return "1 block has" if blocks == 1 else f"{blocks} blocks have"
 
 
 def _seeds(receipts: list[Receipt]) -> dict[int, tuple[int, ...]]:

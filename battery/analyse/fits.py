@@ -2,6 +2,9 @@
 
 Running out of memory is an outcome, never averaged around. The cells of one window share a server process, so the
 independent unit is the launch: a launch fits at a rung if every cell of it that was tried there did.
+
+A launch of an attempt that was measured again counts where it ran out of memory. Where it did not it counts nowhere: it
+was cut off, and nobody knows whether the rest of it would have fitted.
 """
 
 from __future__ import annotations
@@ -50,9 +53,11 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-def fits(receipts: Sequence[Receipt], header: Header) -> tuple[Fit, ...]:
-    """Every arm and rung; sentinels are left out."""
-    own = [receipt for receipt in receipts if not receipt.cell.sentinel]
+def fits(
+    receipts: Sequence[Receipt], header: Header, besides: Sequence[Receipt] = ()
+) -> tuple[Fit, ...]:
+    """Every arm and rung; sentinels are left out. `besides` ran out of memory in attempts that were measured again."""
+    own = [receipt for receipt in (*receipts, *besides) if not receipt.cell.sentinel]
     broken = {_window(receipt) for receipt in own if _at_load(receipt)}
     alpha = header.plan.stopping.alpha
     known: dict[tuple[str, int], Fit] = {}

@@ -6,6 +6,7 @@ Shown beside the estimate and used by no verdict.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -40,9 +41,13 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-def order_effect(one: Comparison, header: Header) -> Order:
-    """The order effect of one comparison; needs four blocks, and both orders among them."""
-    blocks = [(block, math.log(ratio)) for block, ratio in one.by_block]
+def order_effect(one: Comparison, header: Header, run: Sequence[int]) -> Order:
+    """The order effect of one comparison; needs four blocks, and both orders among them.
+
+    `run` are the blocks in the order in which they ran: that they follow each other is a question of time.
+    """
+    known = dict(one.by_block)
+    blocks = [(block, math.log(known[block])) for block in run if block in known]
     signs = [
         1.0 if order.index(one.candidate) > order.index(one.control) else -1.0
         for order in (header.order[block - 1] for block, _ in blocks)

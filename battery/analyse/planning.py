@@ -144,7 +144,7 @@ def plan_from(
         warnings=(
             *told, *likeness.plans(header.plan, plan, complete),
             *(f"{folder.name}: {complaint}" for complaint in unreadable[:3]),
-            *likeness.void(findings.found(receipts, header, unreadable)),
+            *likeness.void(findings.analyse(folder)),
         ),
         endpoints=endpoints, costs=costs, block=block,
         planned=_stretch(plan.blocks, block, costs, main, alpha),

@@ -84,6 +84,17 @@ def _row(receipt: Receipt, counted: bool) -> dict[str, Any]:
     }
 
 
+def out_of_order(frame: pd.DataFrame) -> tuple[int, ...]:
+    """Complete blocks that ran after a block of a higher number, ascending: they were measured again later."""
+    counted = frame[frame["counted"].astype(bool)]
+    first = {int(str(b)): int(here["sequence"].min()) for b, here in counted.groupby("block")}
+    return tuple(
+        block
+        for block, at in sorted(first.items())
+        if any(other > block and since < at for other, since in first.items())
+    )
+
+
 def values(receipt: Receipt) -> dict[str, float | None]:
     """Every metric of a receipt; all are None unless it ended `ok`, and prefill also where the prompt was warm.
 

@@ -7,6 +7,7 @@ import itertools
 import msgspec
 
 from battery.analyse import stats
+from battery.analyse.series import Means
 from battery.ledger.store import Header
 
 SELF_TEST_ALPHA = 0.001
@@ -34,12 +35,12 @@ class SelfTest(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
 
 
-def self_test(means: list[tuple[int, str, float]], header: Header) -> SelfTest:
-    """Same-arm neighbours in run order, later minus earlier, with the signs of `TURNS`."""
+def self_test(means: Means, header: Header) -> SelfTest:
+    """Same-arm neighbours in time with nothing between, later minus earlier, with the signs of `TURNS`."""
     neighbours = [
-        later[2] - earlier[2]
+        later.value - earlier.value
         for earlier, later in itertools.pairwise(means)
-        if later[0] == earlier[0] + 1 and later[1] == earlier[1]
+        if later.place == earlier.place + 1 and later.after and later.arm == earlier.arm
     ]
     if len(neighbours) < _FEWEST_PAIRS:
         return SelfTest(pairs=len(neighbours), why=_why(header))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,8 +18,24 @@ from statsmodels.stats.diagnostic import breaks_cusumolsresid
 STEP_ALPHA = 0.05
 _SPARE = 5
 """Values beyond one per removed mean that a step needs: six blocks, or seven sentinels of two arms."""
-Means = list[tuple[int, str, float]]
-"""Window number, arm and mean log value, in run order."""
+
+
+class Mean(NamedTuple):
+    """One window of an arm, by what it gave."""
+
+    window: int
+    """Its number in the plan's order, which a block that was measured again later does not keep in time."""
+    arm: str
+    value: float
+    """Mean log value."""
+    place: int
+    """In the order of the run, from 1."""
+    after: bool = True
+    """Whether it ran right after the window at the place before, with nothing between."""
+
+
+Means = Sequence[Mean]
+"""Windows in the order of the run."""
 
 
 class Trend(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,25 +68,24 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 def residuals(means: Means) -> list[tuple[int, float]]:
     """Window number and log value with its arm's mean removed."""
     own: dict[str, list[float]] = defaultdict(list)
-    for _, arm, value in means:
-        own[arm].append(value)
+    for one in means:
+        own[one.arm].append(one.value)
     middle = {arm: float(np.mean(values)) for arm, values in own.items()}
-    return [(number, value - middle[arm]) for number, arm, value in means]
+    return [(one.window, one.value - middle[one.arm]) for one in means]
 
 
 def trend(means: Means) -> Trend:
     """Theil-Sen slope and Kendall's p of the residual window means."""
     if len(means) < 4:
         return Trend(why="fewer than four windows")
-    left = residuals(means)
-    numbers = np.asarray([number for number, _ in left], dtype=float)
-    residual = np.asarray([value for _, value in left])
+    places = np.asarray([one.place for one in means], dtype=float)
+    residual = np.asarray([value for _, value in residuals(means)])
     if float(np.ptp(residual)) <= 1e-12:
         return Trend(per_window=0.0, kendall_p=1.0, why="no spread")
-    slope = scipy_stats.theilslopes(residual, numbers).slope
+    slope = scipy_stats.theilslopes(residual, places).slope
     return Trend(
         per_window=math.expm1(float(slope)),
-        kendall_p=float(scipy_stats.kendalltau(numbers, residual).pvalue),
+        kendall_p=float(scipy_stats.kendalltau(places, residual).pvalue),
     )
 
 
@@ -93,8 +109,8 @@ def step(sentinels: Means, means: Means, arms: int) -> Step:
 
 
 def _blocks(left: list[tuple[int, float]], arms: int) -> list[tuple[int, float]]:
-    """First window and mean residual of every block."""
+    """First window and mean residual of every block, in the order of the run."""
     found: dict[int, list[float]] = defaultdict(list)
     for number, value in left:
         found[(number - 1) // arms].append(value)
-    return [(block * arms + 1, float(np.mean(values))) for block, values in sorted(found.items())]
+    return [(block * arms + 1, float(np.mean(values))) for block, values in found.items()]

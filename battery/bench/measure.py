@@ -124,11 +124,15 @@ class Measuring:
         return {**body, **changes}
 
     def warm_up(self) -> None:
-        """Wake the server, see that it talks sense and runs what the arm asks for; WindowFailed otherwise."""
+        """Wake the server, see that it talks sense (unless its weights are random) and runs what the arm asks for.
+
+        WindowFailed otherwise.
+        """
         self.progress("warm-up", "")
         self._untimed("Say hello to the reader.", 8, "wake")
         self._check_engaged()
-        for question, words in QUESTIONS:
+        senseless = outcome.random_weights(self.server.arm.model, self.health)
+        for question, words in () if senseless else QUESTIONS:
             done = self._untimed(question, 24, "coherence")
             wrong = outcome.incoherent(done.text or done.reasoning, words)
             if wrong:
@@ -337,7 +341,8 @@ class Measuring:
             gate=clearance,
             samples=samples,
             no_samples=taken.why,
-            # running out of memory is a result: it swaps first, and is never tried again
+            # running out of memory is a result, and swaps first: it asks for no rerun, and counts whatever another
+            # cell of its block asks for
             breach=() if kind == "oom" else (*breach.judge(samples, self.plan.gate), *held),
             started=started,
             ended=utc_now(),

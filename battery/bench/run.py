@@ -30,6 +30,7 @@ from battery.ledger.arm import Arm
 from battery.ledger.cell import Cell, Window
 from battery.ledger.claims import looks
 from battery.ledger.errors import LaunchError, PlanError
+from battery.ledger.journal import noted_looks
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign, Earlier, Header, Screen
@@ -209,15 +210,23 @@ class Conductor:
     def _ends(self, block: int) -> bool:
         """Look as the plan's rule says, note it once, and tell whether the campaign ends here.
 
-        A campaign that goes on passes its earlier looks again: one that a crash forgot is made up for, and one that
-        ended it ends it again.
+        A campaign that goes on passes its earlier looks again. One that a crash forgot is made up for; one that was
+        noted is binding and not taken twice, even where a block was measured again since: a second look at other
+        receipts would be one more chance to find something.
         """
-        self.progress.phase(None, "look", f"after block {block}, as the plan declares")
-        why = self._enough(self.campaign.folder, block) if self._enough else None
-        seen = {"block": block, "ends": why is not None, "why": why or "it goes on"}
-        told = [event for event in self.campaign.journal() if event["event"] == "look"]
-        if not any(seen.items() <= event.items() for event in told):
-            self.campaign.note("look", **seen)
+        noted = noted_looks(self.campaign.journal()).get(block)
+        if noted is not None:
+            why = (noted.why or "as noted") if noted.ends else None
+        else:
+            self.progress.phase(None, "look", f"after block {block}, as the plan declares")
+            why = self._enough(self.campaign.folder, block) if self._enough else None
+            self.campaign.note(
+                "look",
+                block=block,
+                ends=why is not None,
+                why=why or "it goes on",
+                after=self._sequence,
+            )
         if why and block < self.plan.blocks:
             self.progress.note(
                 f"ended by the plan's rule after {block} of at most {self.plan.blocks} blocks: {why}"

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from battery.ledger import disk, scrub, strict
+from battery.ledger import disk, journal, scrub, strict
 from battery.ledger.arm import Arm
 from battery.ledger.disk import PART, write_once, writing
 from battery.ledger.disk import replace as replace
@@ -233,12 +233,18 @@ class Campaign:
             key=lambda path: (len(path.name.split("-")[0]), path.name),
         )
 
+    def numbers(self) -> set[int]:
+        """Every number of which the folder has a receipt, readable or not, those in damaged/ included."""
+        names = (*(path.name for path in self.paths()), *self.damaged())
+        return {int(name.split("-")[0]) for name in names}
+
+    def damaged(self) -> list[str]:
+        """The names of the receipts in damaged/."""
+        return sorted(path.name for path in (self.folder / DAMAGED).glob("[0-9]*-b*.json"))
+
     def last_sequence(self) -> int:
         """The highest number that a receipt was given here, damaged ones included; 0 before the first."""
-        names = [
-            path.name for path in (*self.paths(), *(self.folder / DAMAGED).glob("[0-9]*-b*.json"))
-        ]
-        return max((int(name.split("-")[0]) for name in names), default=0)
+        return max(self.numbers(), default=0)
 
     def receipts(self) -> list[Receipt]:
         """Every receipt, in order; ReceiptError names the first that cannot be read."""
@@ -289,22 +295,32 @@ def block_attempts(
     return found
 
 
-def complete_blocks(receipts: Iterable[Receipt], header: Header) -> dict[int, list[Receipt]]:
-    """The receipts of each block that has every cell of every arm in one attempt; the last such attempt counts.
+def whole_attempts(receipts: Iterable[Receipt], header: Header) -> dict[int, list[list[Receipt]]]:
+    """Per block, every attempt that has all cells of all arms and stands, in order; the first of them counts.
 
-    An attempt in which the machine was disturbed counts only once the plan's reruns are used up. Receipts of other
-    attempts are abandoned: kept, shown, never pooled.
+    An attempt in which the machine was disturbed stands only once the plan's reruns are used up. There is one at most,
+    unless somebody measured a block that was complete, or put back a receipt that had been damaged.
     """
     whole = header.cells_per_window * len(header.arms)
-    complete: dict[int, list[Receipt]] = {}
+    found: dict[int, list[list[Receipt]]] = {}
     for block, attempts in sorted(block_attempts(receipts, header).items()):
         disturbances = 0
         for _, cells in sorted(attempts.items()):
             disturbances += (disturbed := any(cell.breach for cell in cells))
             stands = not disturbed or disturbances > header.plan.limits.reruns
             if len(cells) == whole and stands:
-                complete[block] = sorted(cells, key=lambda receipt: receipt.sequence)
-    return complete
+                ordered = sorted(cells, key=lambda receipt: receipt.sequence)
+                found.setdefault(block, []).append(ordered)
+    return found
+
+
+def complete_blocks(receipts: Iterable[Receipt], header: Header) -> dict[int, list[Receipt]]:
+    """The receipts of each block that has every cell of every arm in one attempt; the first such attempt counts.
+
+    The first, because whoever could measure a complete block again would choose between two results. Receipts of other
+    attempts are kept, shown, never pooled.
+    """
+    return {block: whole[0] for block, whole in whole_attempts(receipts, header).items()}
 
 
 def check_pool(receipts: Iterable[Receipt], header: Header) -> None:
@@ -349,7 +365,5 @@ def check_pool(receipts: Iterable[Receipt], header: Header) -> None:
 
 def ended_by_rule(campaign: Campaign) -> int | None:
     """Blocks after which the journal says that the plan's rule ended the campaign; None while it goes on."""
-    looks = (
-        event for event in campaign.journal() if event["event"] == "look" and event.get("ends")
-    )
-    return next((int(event["block"]) for event in looks), None)
+    looks = journal.noted_looks(campaign.journal()).values()
+    return min((look.block for look in looks if look.ends), default=None)

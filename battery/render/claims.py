@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from battery.analyse.findings import Findings
+from battery.analyse.stopping import Look
 from battery.ledger.claims import rule
 from battery.render import words
 from battery.render.words import table
@@ -34,7 +35,7 @@ def looks(findings: Findings) -> list[str]:
         (
             look.block, one.candidate, words.interval(one.estimate),
             "—" if one.half_width is None else f"{100 * one.half_width:.2f} %", one.word,
-            "yes" if one.enough else "no", "ended" if look.ends else "went on",
+            "yes" if one.enough else "no", _campaign(look),
         )
         for look in stopped.looks
         for one in look.seen
@@ -43,6 +44,13 @@ def looks(findings: Findings) -> list[str]:
     head = ["blocks", "arm", ratio, "half width", "verdict", wanted, "campaign"]
     how = "Each look saw the blocks before it and nothing else."
     return ["### Looks", how, table(head, rows) if rows else "There were none yet."]
+
+
+def _campaign(look: Look) -> str:
+    """What became of the campaign at a look, and what would now where that is something else."""
+    if not look.differs:
+        return "ended" if look.ends else "went on"
+    return "ended (now it would go on)" if look.ends else "went on (now it would end)"
 
 
 def earlier(findings: Findings) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from battery.analyse.facts import Outcomes
 from battery.analyse.findings import Findings
 from battery.render import words
 from battery.render.words import table
@@ -12,12 +13,12 @@ def long_contexts(findings: Findings) -> str:
     rows = []
     for one in findings.outcomes:
         total = one.ok + sum(one.ended.values())
-        if not one.ended and total:
+        if not one.ended and not one.oom_besides and total:
             continue
         rows.append(
             (
                 one.arm, f"{one.rung:,}", f"{one.ok} of {total} (planned {one.planned})",
-                words.counts(one.ended) if total else "not reached", ", ".join(one.phases),
+                _otherwise(one), ", ".join(one.phases),
                 "—" if one.tokens is None else one.tokens,
                 f"> {words.gigabytes(one.peak_over)}" if one.peak_over else "—",
                 words.gigabytes(one.cap), "; ".join(one.reasons),
@@ -37,6 +38,17 @@ def long_contexts(findings: Findings) -> str:
         "reason",
     ]
     return table(head, rows)
+
+
+def _otherwise(one: Outcomes) -> str:
+    """How the cells that did not end ok ended, and how many ran out of memory in attempts that do not count."""
+    total, again = one.ok + sum(one.ended.values()), len(one.oom_besides)
+    told = [words.counts(one.ended)] if one.ended else [] if total else ["not reached"]
+    if again:
+        told.append(
+            f"oom {again} in {'an attempt that was' if again == 1 else 'attempts that were'} measured again"
+        )
+    return ", ".join(told)
 
 
 def lengths(findings: Findings) -> str:
@@ -88,7 +100,8 @@ def fits(findings: Findings) -> str:
     how = (
         "Which contexts fit. A launch fits where all its cells did; the interval is Wilson's and p Barnard's, both"
         " on launches, since the cells of one launch are not independent. A context fits if every cell did, in two"
-        " launches or more. Cells that were not tried inherited the end of their window and count nowhere."
+        " launches or more. Cells that were not tried inherited the end of their window and count nowhere. A launch of"
+        " an attempt that was measured again counts where it ran out of memory."
     )
     return f"{how}\n\n{table(head, rows)}"
 

@@ -16,7 +16,14 @@ import msgspec
 
 from battery.analyse.findings import Findings, analyse
 from battery.ledger.errors import ReceiptError
-from battery.ledger.store import SEAL, Campaign, check_pool, complete_blocks, pretty
+from battery.ledger.store import (
+    SEAL,
+    Campaign,
+    check_pool,
+    complete_blocks,
+    ended_by_rule,
+    pretty,
+)
 from battery.render.charts import MANIFEST, draw, manifest
 from battery.render.lint.check import lint
 from battery.render.report import markdown
@@ -51,7 +58,7 @@ def verify(root: Path, campaign: str) -> list[Problem]:
     try:
         store.header()
         findings = analyse(store.folder)
-        found = [*_seal(store), *_receipts(store, findings.asked)]
+        found = [*_seal(store), *_receipts(store, ended_by_rule(store) or findings.asked)]
     except ReceiptError as broken:
         return [
             Problem(

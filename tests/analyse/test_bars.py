@@ -105,7 +105,11 @@ def test_a_bar_that_was_changed_afterwards_shows(tmp_path: Path) -> None:
     assert (one.bound, one.outcome, one.sealed) == (0.02, "undecided", False)
     assert "another plan than its digest names" in one.why
     unsealed = only(found(tmp_path / "b", Bar(at_least=0.03), seal=False))
-    assert unsealed.outcome == "undecided" and not unsealed.sealed and "declared before" in unsealed.why
+    assert (
+        unsealed.outcome == "undecided"
+        and not unsealed.sealed
+        and "declared before" in unsealed.why
+    )
 
 
 def test_a_bar_names_a_candidate() -> None:

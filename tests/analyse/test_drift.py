@@ -14,7 +14,7 @@ from synthetic import World, build, trace
 
 from battery.analyse.findings import Findings, analyse
 from battery.analyse.self_test import self_test
-from battery.analyse.series import step, trend
+from battery.analyse.series import Mean, step, trend
 from battery.bench.schedule import orders
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign
@@ -110,20 +110,20 @@ def test_without_a_sentinel_blocks_are_the_series(tmp_path: Path) -> None:
 def test_steps_are_flagged_as_rarely_as_said() -> None:
     dice = np.random.default_rng(5)
     flags = sum(
-        step([(n, "A" if n % 2 else "C", x) for n, x in enumerate(dice.normal(size=16), 1)], [], 2).flagged
+        step([Mean(n, "A" if n % 2 else "C", x, n) for n, x in enumerate(dice.normal(size=16), 1)], [], 2).flagged
         for _ in range(400)
     )  # fmt: skip
     assert flags <= 0.05 * 400 + 3 * math.sqrt(400 * 0.05 * 0.95)
 
 
 def test_few_windows_have_no_series() -> None:
-    few = [(1, "A", 0.0), (2, "C", 0.1), (3, "C", 0.2)]
+    few = [Mean(1, "A", 0.0, 1), Mean(2, "C", 0.1, 2), Mean(3, "C", 0.2, 3)]
     assert trend(few).why == "fewer than four windows"
     assert step(few, [], 2).why == "3 sentinels of 2 arms are too few"
     assert step([], few, 2).why == "2 blocks are too few"
-    eight = [(n, arm, 0.1 * n) for n, arm in enumerate("ABCDEFGH", start=1)]
+    eight = [Mean(n, arm, 0.1 * n, n) for n, arm in enumerate("ABCDEFGH", start=1)]
     assert step(eight, [], 8).why == "8 sentinels of 8 arms are too few"
-    flat = [(n, "A", 1.0) for n in range(1, 9)]
+    flat = [Mean(n, "A", 1.0, n) for n in range(1, 9)]
     assert (step(flat, [], 1).p, step(flat, [], 1).window) == (1.0, None)
     assert trend(flat).kendall_p == 1.0
 
@@ -190,7 +190,9 @@ def test_which_orders_hold_an_arm_next_to_itself(arms: int, pairs: int, tmp_path
     folder = build(tmp_path, World(arms=names, ladder=(128,), blocks=6, seeds=1))
     header = msgspec.structs.replace(Campaign(folder).header(), order=orders(names, 12, 0))
     run = [arm for row in header.order for arm in row]
-    told = self_test([(n, arm, 0.001 * (n % 5)) for n, arm in enumerate(run, start=1)], header)
+    told = self_test(
+        [Mean(n, arm, 0.001 * (n % 5), n) for n, arm in enumerate(run, start=1)], header
+    )
     assert told.pairs == pairs
     why = f"the order of {arms} arms over 12 blocks puts an arm next to itself too seldom"
     assert (told.p is None) == (pairs == 0) and told.why.startswith(why if pairs == 0 else "")

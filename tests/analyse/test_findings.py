@@ -249,7 +249,7 @@ def test_an_abandoned_attempt_is_shown_and_not_pooled(tmp_path: Path) -> None:
     folder = build(tmp_path)
     store = Campaign(folder)
     before = analyse(folder)
-    for number, receipt in enumerate(store.receipts()[:3], start=901):
+    for number, receipt in enumerate(store.receipts()[:3], start=61):
         again = msgspec.structs.replace(receipt, sequence=number, attempt=2, trace=trace(400))
         store.write(again)
     after = analyse(folder)

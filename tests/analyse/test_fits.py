@@ -10,8 +10,10 @@ from statsmodels.stats.proportion import proportion_confint
 from synthetic import World, build, fails
 
 from battery.analyse.findings import Findings, analyse
+from battery.analyse.findings import found as together
 from battery.analyse.fits import Fit, barnard
 from battery.ledger.receipt import Clearance, Receipt
+from battery.ledger.store import Campaign
 from battery.render.report import markdown
 
 
@@ -107,3 +109,49 @@ def test_what_cannot_be_told(world: World, why: str, tmp_path: Path) -> None:
     one = fit(found, "C", 384)
     assert (one.claim, one.why) == ("cannot be told", why)
     assert "Every cell that was tried to its end fitted into memory." in markdown(found)
+
+
+def test_out_of_memory_counts_whatever_happened_to_its_block(tmp_path: Path) -> None:
+    """In block 2 the candidate ran out of memory, then another cell was disturbed, and all fitted the second time."""
+    campaign = Campaign(build(tmp_path, World(seeds=1)))
+    receipts, last = campaign.receipts(), len(campaign.paths())
+    run, again = [], []
+    for receipt in receipts:
+        if receipt.cell.block == 2:
+            again.append(
+                msgspec.structs.replace(receipt, sequence=last + len(again) + 1, attempt=2)
+            )
+            if receipt.cell.arm == "A" and receipt.cell.rung == 384:
+                receipt = msgspec.structs.replace(receipt, breach=("throttled",))
+        run.append(fails("oom", lambda r: r.cell.block == 2 and at("C", 384)(r))(receipt))
+    found = together([*run, *again], campaign.header())
+    one, other = fit(found, "C", 384), fit(found, "C", 128)
+    assert (one.fit, one.tried, one.launches_fit, one.launches) == (6, 7, 6, 7)
+    assert one.claim == "fits sometimes" and other.claim == fit(found, "A", 384).claim == "fits"
+    told = found.outcome("C", 384)
+    assert (told.ok, told.ended, told.reasons) == (6, {}, ("planted",))
+    assert told.oom_besides == (next(r.sequence for r in run if r.outcome == "oom"),)
+    page = markdown(found)
+    assert "| C | 384 | 6 of 6 (planned 6) | oom 1 in an attempt that was measured again |" in page
+    assert "Every cell of every arm ended" not in page and "| fits sometimes |" in page
+    assert found.primary[0].pairs == 6, "timing rests on the attempt that counts"
+
+
+def test_what_a_window_inherited_in_an_attempt_given_up_counts_nowhere(tmp_path: Path) -> None:
+    campaign = Campaign(build(tmp_path, World(seeds=1)))
+    receipts = campaign.receipts()
+    never = Clearance(verdict="not tried", waited_s=0.0)
+    first = [r for r in receipts if r.cell.block == 6 and r.cell.arm == "C"]
+    head = [r for r in receipts if r.cell.block < 6]
+    tried = fails("oom", lambda _: True)(first[1])
+    inherited = msgspec.structs.replace(
+        fails("oom", lambda _: True, "inherited", inherited_from=tried.sequence)(first[2]),
+        gate=never,
+    )
+    found = together([*head, first[0], tried, inherited], campaign.header())
+    more = msgspec.structs.replace(first[0], attempt=2, sequence=60)
+    after = together([*head, first[0], tried, inherited, more], campaign.header())
+    assert [fit(x, "C", 128).launches for x in (found, after)] == [6, 6]
+    assert (fit(after, "C", 384).tried, fit(after, "C", 384).launches) == (5, 5)
+    assert after.outcome("C", 128).oom_besides == (tried.sequence,)
+    assert after.outcome("C", 384).oom_besides == ()

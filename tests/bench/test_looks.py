@@ -87,6 +87,46 @@ def test_a_look_that_says_to_go_on_is_noted_and_the_last_block_ends_it(
     assert store.ended_by_rule(Campaign(folder)) is None and Campaign(folder).sealed() is not None
 
 
+def test_a_look_is_taken_once_even_where_a_block_before_it_is_measured_again(
+    tmp_path: Path, fake_arm: Make, small_plan: Plan
+) -> None:
+    folder, plan = tmp_path / "c", ruled(small_plan, LOOKS)
+    arms = [fake_arm("A", "--itl-ms", "1"), fake_arm("C", "--itl-ms", "12")]
+    campaign, asked = Campaign(folder), list[int]()
+
+    def goes_on(_: Path, block: int) -> str | None:
+        asked.append(block)
+        if block == 8:
+            raise Killed
+        return None
+
+    with pytest.raises(Killed):
+        conduct(folder, plan, arms, goes_on)
+    (torn,) = [path for path in campaign.paths() if "-b3-C-" in path.name]
+    torn.chmod(0o600)
+    torn.write_bytes(b"")
+
+    def ends(_: Path, block: int) -> str | None:
+        asked.append(block)
+        return f"it would end after {block}"
+
+    conduct(folder, plan, arms, ends)
+    assert asked == [6, 8, 8], "what was noted after 6 is binding"
+    looks = [event for event in campaign.journal() if event["event"] == "look"]
+    assert [(event["block"], event["ends"], event["after"]) for event in looks] == [
+        (6, False, 12), (8, True, 18),
+    ]  # fmt: skip
+    found = analyse(folder)
+    six, eight = found.stopped.looks
+    assert (six.ends, six.derived, six.again) == (False, True, (3,)) and not eight.differs
+    assert found.stopped.ended_at == store.ended_by_rule(campaign) == 8
+    assert not [doubt for doubt in found.doubts if doubt.severity == "void"]
+    warned = [doubt.what for doubt in found.doubts if doubt.severity == "warning"]
+    assert any("block 3 was measured again after it" in what for what in warned)
+    assert any("1 receipt was unreadable and set aside" in what for what in warned)
+    assert any("blocks did not run in order: block 3" in what for what in warned)
+
+
 def test_a_rule_that_looks_needs_somebody_who_does(
     tmp_path: Path, fake_arm: Make, small_plan: Plan
 ) -> None:

@@ -154,3 +154,12 @@ def test_a_doubt_makes_the_word_cold_unverified_and_warm_stays_warm() -> None:
 )
 def test_coherence(answer: str, fine: bool) -> None:
     assert (outcome.incoherent(answer, ("Paris",)) is None) is fine
+
+
+def test_sense_is_waived_only_where_arm_and_server_both_say_that_the_weights_are_random() -> None:
+    random, real = {"model": {"synthetic": True}}, {"model": {"synthetic": False}}
+    assert outcome.random_weights("synthetic:wide-kv", random)
+    assert not outcome.random_weights("smollm2-135m", random), "the server alone"
+    assert not outcome.random_weights("synthetic:wide-kv", real), "the arm alone"
+    assert not any(outcome.random_weights("synthetic:x", {"model": m}) for m in (None, "x", {}))
+    assert not outcome.random_weights("synthetic:wide-kv", {})

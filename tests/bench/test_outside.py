@@ -124,7 +124,7 @@ def test_47_51_stopped_anywhere_it_goes_on_and_is_complete(root: Path) -> None:
     assert code == 0, (seed, told)
     left_clean(root)
     assert report.is_file() and Campaign(folder).sealed() == sealed
-    assert [path.name for path in (root / "receipts").iterdir()] == ["tiny-A"]
+    assert [path.name for path in (root / "receipts").iterdir() if path.is_dir()] == ["tiny-A"]
 
 
 def test_nobody_reads_what_it_says(root: Path) -> None:

@@ -106,6 +106,15 @@ def test_each_fault_gets_its_outcome(
     assert receipts[0].reason
 
 
+def test_no_sense_is_asked_of_weights_that_are_declared_random(
+    tmp_path: Path, fake_arm: Make, small_plan: Plan
+) -> None:
+    arm = fake_arm("K", "--fault", "incoherent", model="synthetic:wide-kv")
+    counts, receipts = conduct(tmp_path / "c", only(small_plan), arm)
+    assert counts == {"ok": 1}
+    assert receipts[0].arm.model == "synthetic:wide-kv"
+
+
 def test_a_cache_that_says_so_is_warm(tmp_path: Path, fake_arm: Make, small_plan: Plan) -> None:
     # every prompt is cold the first time; the second seed of the same server shares no prefix either
     arm = fake_arm("A", "--fault", "warm-cache")

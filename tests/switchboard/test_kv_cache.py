@@ -7,18 +7,18 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from benchmarks.cache_memory import VERIFY, extra, factories, filled, measured, small, write
+from benchmarks.cache_memory import VERIFY, factories, filled, measured, small, write
 from switchboard import cache as kv
 from switchboard import lm
 from switchboard.board import Board
 from switchboard.config import parse_asked
 from switchboard.errors import Declined, SwitchRefused
 from switchboard.registry import CacheFactory, Counter, Recached, Room, known
-from switchboard.sources import synthetic
+from switchboard.sources import synthetic, tiny
 from switchboard.switches import in_place_kv as module
 
 PROMPT, STEPS, DRAFT, TAKEN = 37, 20, 5, 3
-SHAPES = ["tiny-llama", "tiny-qwen2-q4", "tiny-qwen3"]
+HYBRID = {"qwen3_5": "ArraysCache", "qwen3_5_moe": "ArraysCache", "gemma3": "RotatingKVCache"}
 ROOMY, SHORT = Room(PROMPT, 64), Room(PROMPT, 0)
 
 
@@ -53,16 +53,25 @@ def on_board(model: Any, *asked: str, required: bool = False) -> tuple[Board, Ca
     return board, board.apply_cache(plain, kv.check(model, plain))
 
 
+@pytest.mark.families
 @pytest.mark.parametrize("room", [ROOMY, SHORT], ids=["roomy", "grown"])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_bitwise_over_prefill_decode_verify_and_rewind(shape: str, room: Room) -> None:
-    model, _ = synthetic.build(shape)
+@pytest.mark.parametrize("quantisation", ["none", "mixed"])
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_bitwise_over_prefill_decode_verify_and_rewind(
+    family: str, quantisation: str, room: Room
+) -> None:
+    model, _ = tiny.build(family, quantisation)
     plain, counter = kv.factory(model), Counter()
     done = applied("in_place_kv", plain, counter)
-    assert (done.fused, done.eligible, done.layers, done.note) == (4, 4, 4, None)
+    other = HYBRID.get(family)
+    assert done.kinds == ({"KVCache": 2, other: 2} if other else {"KVCache": 4})
+    assert (f"2 of 4 layers are not written in place: {other} from layer 0" == done.note) is bool(
+        other
+    )
     assert same(logits(model, plain, room), logits(model, done.factory, room))
-    assert counter.runs == 4 * (2 + STEPS + 1 + 2)
-    assert counter.more.get("grown", 0) == (4 if room is SHORT else 0)
+    layers = done.kinds["KVCache"]
+    assert counter.runs == layers * (2 + STEPS + 1 + 2)
+    assert counter.more.get("grown", 0) == (layers if room is SHORT else 0)
 
 
 def test_a_pass_allocates_nothing_that_grows_with_the_capacity() -> None:
@@ -79,14 +88,18 @@ def test_a_pass_allocates_nothing_that_grows_with_the_capacity() -> None:
 
 def test_a_view_that_outlives_its_pass_makes_the_next_write_copy() -> None:
     cache = filled(factories(small())["in place"], 1024, 2048)
-    buffer = cache[0].keys.nbytes
-    free = extra(lambda: write(cache, VERIFY))
+
+    def grown_by_a_write() -> int:
+        before = mx.get_active_memory()
+        write(cache, VERIFY)
+        return mx.get_active_memory() - before
+
+    assert grown_by_a_write() < 1000
     view = cache[0].keys[..., :4, :]
     mx.eval(view)
-    assert extra(lambda: write(cache, VERIFY)) - free > -buffer / 2
-    active = mx.get_active_memory()
+    assert grown_by_a_write() >= cache[0].keys.nbytes, "the view keeps the old buffer alive"
     del view
-    assert active - mx.get_active_memory() >= buffer
+    assert grown_by_a_write() < 1000
 
 
 def test_the_room_is_allocated_at_once_and_no_more_of_the_answer_than_ahead() -> None:
@@ -147,9 +160,11 @@ def mixed(room: Room) -> list[Any]:
 
 def test_only_plain_entries_are_replaced_and_the_others_are_named() -> None:
     done = applied("in_place_kv", mixed, Counter())
-    assert (done.fused, done.eligible, done.layers) == (2, 2, 4)
-    told = "2 of 4 layers are not written in place: ArraysCache from layer 1, RotatingKVCache from layer 2"
-    assert done.note == told
+    told = done.coverage()
+    assert (told["fused"], told["eligible"], told["layers"]) == (2, 2, 4)
+    assert told["classes"]["RotatingKVCache"] == {"eligible": 0, "fused": 0}
+    others = "ArraysCache from layer 1, RotatingKVCache from layer 2"
+    assert done.note == f"2 of 4 layers are not written in place: {others}"
     kinds = [type(entry).__name__ for entry in done.factory(ROOMY)]
     assert kinds == ["InPlaceKVCache", "ArraysCache", "RotatingKVCache", "InPlaceKVCache"]
 
@@ -166,7 +181,7 @@ def test_packed_rows_are_smaller_near_the_plain_logits_and_named_lossy() -> None
     board, factory = on_board(model, "quantized_kv:bits=8,group=32")
     told = board.positions["quantized_kv"].told()
     assert (told["state"], told["exactness"]) == ("armed", "lossy")
-    assert told["coverage"] == {"fused": 4, "eligible": 4, "layers": 4}
+    assert told["coverage"]["classes"] == {"KVCache": {"eligible": 4, "fused": 4}}
     plain, packed = kv.factory(model), Counter()
     before, after = logits(model, plain, ROOMY), logits(model, factory, ROOMY)
     worst = max(mx.abs(old - new).max().item() for old, new in zip(before, after, strict=True))

@@ -14,6 +14,8 @@ from battery.ledger.receipt import Cold, Engagement, SwitchSeen
 from battery.ledger.trace import Trace, prompt_processed
 
 Health = dict[str, Any]
+SYNTHETIC = "synthetic:"
+"""How the name of a model with random weights begins."""
 
 
 def engagement(arm: Arm, before: Health, after: Health) -> Engagement:
@@ -168,6 +170,16 @@ def _length(asked: int | None, seen: Trace) -> str | None:
     if came < asked and seen.finish_reason == "length":
         return f"max_tokens: asked {asked}, but the server stopped for length after {came}"
     return None
+
+
+def random_weights(model: str, health: Health) -> bool:
+    """Whether an arm runs weights that mean nothing, so that its answers cannot be asked for sense.
+
+    Only when the arm declares it by its model's name, before anything is measured and in every receipt, and the
+    server says so too (`model.synthetic` in its health): neither can wave the question aside alone.
+    """
+    told = health.get("model")
+    return model.startswith(SYNTHETIC) and isinstance(told, dict) and told.get("synthetic") is True
 
 
 def incoherent(answer: str, words: tuple[str, ...]) -> str | None:
