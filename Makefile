@@ -14,7 +14,7 @@ READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
 .PHONY: help setup battery run plan status charts report lint verify bars arms doctor probe import combine test check bench-client \
-  bench-stats soak lock clean
+  bench-stats bench-engine soak lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -80,6 +80,10 @@ bench-client: $(READY) ## how late the client's stamps are, beside other tools; 
 
 bench-stats: $(READY) ## what the verdicts are worth: null batteries, coverage, power, a known slowdown; 3 minutes
 	@$(BIN)/python -m benchmarks.statistics $(BENCH)
+
+bench-engine: $(READY) ## switchboard beside mlx_lm and llama.cpp, same weights, interleaved; 12 minutes on a quiet machine
+	@$(BIN)/switchboard fetch smollm2-135m
+	@$(BIN)/python -m benchmarks.engine $(BENCH)
 
 soak: $(READY) ## 500 cells against an engine that breaks at random, stopped and killed in between; some minutes
 	@$(BIN)/python benchmarks/soak.py
