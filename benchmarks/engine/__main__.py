@@ -25,12 +25,14 @@ from battery.ledger.disk import replace
 from benchmarks.engine import arms as kinds
 from benchmarks.engine import bandwidth, prompts, ratios, report, rounds, weights
 from benchmarks.engine.arms import PLAIN, Arm
+from benchmarks.engine.disturbance import Watch
 from benchmarks.engine.pipes import ROOT, Failed, Remote
 from benchmarks.peers import NotDriven
 from benchmarks.peers.environment import python_of
 from switchboard.models import Source, resolve
 
-RUNGS, BLOCKS, SLICE, SEED = (64, 256, 1024), 6, 12, 5
+RUNGS, BLOCKS, SLICE, SEED = (64, 256, 1024), 6, 6, 5
+DISTURBED = 0.05
 ROUTE_RUNG, ROUTE_BLOCKS, ROUTE_SLICE = 16, 3, 4
 LLAMA_WHEEL = "xllamacpp"
 
@@ -88,21 +90,28 @@ def described(taken: Sequence[Arm], running: dict[str, Remote]) -> list[dict[str
 def compare(wanted: Sequence[Arm], source: Source, asked: argparse.Namespace) -> dict[str, Any]:
     """The main comparison."""
     with contextlib.ExitStack() as room:
-        longest = max(asked.rungs) + 1 + 4 * asked.slice + rounds.SPARE
+        longest = max(asked.rungs) + 1 + kinds.SLICES * asked.slice + rounds.SPARE
         taken, running, absent = open_all(wanted, source, longest, room)
         plain = running[PLAIN]
         texts = prompts.passages(
             lambda text: plain.ask("encode", text=text)["tokens"], asked.rungs, asked.blocks, SEED
         )
+        watch = Watch([engine.pid for engine in running.values()])
         samples = rounds.measure(taken, running, texts, asked.slice, say)
+        others = watch.others()
         told = described(taken, running)
+    if others > DISTURBED:
+        say(
+            f"WARNING: other processes took {100 * others:.0f} % of the processor: measure on a quiet machine"
+        )
     ratios.refuse(samples, [arm.name for arm in taken if arm.twin])
     facts = {one["name"]: one["facts"] for one in told}[PLAIN]
     return {
         "model": {"name": source.name, "digest": source.digest, "parameters": facts["parameters"],
                   "mlx": facts["mlx"]},
         "arms": told, "absent": absent, "rungs": asked.rungs, "blocks": asked.blocks, "slice": asked.slice,
-        "tokens": 1 + 4 * asked.slice, "seed": SEED, "samples": msgspec.to_builtins(samples),
+        "tokens": 1 + kinds.SLICES * asked.slice, "seed": SEED, "others": others,
+        "samples": msgspec.to_builtins(samples),
     }  # fmt: skip
 
 
@@ -196,7 +205,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="folder for reports/ instead of the repository")  # fmt: skip
     asked = parser.parse_args(argv)
     asked.blocks = asked.blocks or (2 if asked.quick else BLOCKS)
-    asked.slice = asked.slice or (4 if asked.quick else SLICE)
+    asked.slice = asked.slice or (2 if asked.quick else SLICE)
     rungs = asked.rungs.split(",") if asked.rungs else RUNGS[:1] if asked.quick else RUNGS
     asked.rungs = sorted({int(rung) for rung in rungs})
     if asked.rungs[0] < 2 or asked.blocks < 1 or asked.slice < 1:

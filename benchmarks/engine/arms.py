@@ -20,6 +20,8 @@ ALONE_UPTO = 256
 """Largest rung at which a single switch is measured: a prompt of 1,024 tokens takes ten seconds to read here."""
 SHIPPED_UPTO = 64
 """Largest rung of mlx_lm as shipped, which reads seven tokens a second."""
+SLICES, SLOW_SLICES = 8, 2
+"""How often an arm has its turn in a round; an arm at five tokens a second less often."""
 DRAFT = "prompt_lookup"
 """The draft switch that `all` has, since there can be one only."""
 
@@ -36,7 +38,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     switches: tuple[str, ...] = ()
     upto: int | None = None
     """The largest rung that it is asked at; None: all."""
-    slices: int = 4
+    slices: int = SLICES
     twin: bool = False
     """Whether it computes the same as `plain` and so must choose the same first token."""
 
@@ -61,7 +63,7 @@ def usable() -> tuple[dict[str, str], dict[str, str]]:
 def standard(threads: int, cores: int) -> list[Arm]:
     """Every arm of a full run, `plain` first."""
     stages, _ = usable()
-    fused = tuple(name for name, stage in stages.items() if stage == "weights")
+    fused = tuple(name for name in stages if name.startswith("fused_"))
     every = tuple(name for name, stage in stages.items() if stage != "draft" or name == DRAFT)
     ours = [Arm(name=PLAIN, engine="switchboard", threads=threads, twin=True)]
     ours += [
@@ -75,7 +77,7 @@ def standard(threads: int, cores: int) -> list[Arm]:
     return [
         *ours,
         Arm(name=MLX_LM, engine="mlx_lm", threads=threads, twin=True),
-        Arm(name=SHIPPED, engine="mlx_lm", format="quantized", blas=False, upto=SHIPPED_UPTO, slices=2),
+        Arm(name=SHIPPED, engine="mlx_lm", format="quantized", blas=False, upto=SHIPPED_UPTO, slices=SLOW_SLICES),
         *(
             Arm(name=f"{LLAMA}, {count} thread{'s' if count > 1 else ''}", engine="llama.cpp", format="gguf",
                 threads=count, blas=False)
@@ -89,7 +91,7 @@ def routes(cores: int) -> list[Arm]:
     settings = [(False, 1), *((True, count) for count in sorted({1, cores}))]
     return [
         Arm(name=f"{kind}, {f'BLAS, {count} thread' if blas else 'as shipped'}{'s' if count > 1 else ''}",
-            engine="mlx_lm", format=kind, threads=count, blas=blas, slices=2)
+            engine="mlx_lm", format=kind, threads=count, blas=blas, slices=SLOW_SLICES)
         for kind in ("quantized", "float32", "bfloat16")
         for blas, count in settings
     ]  # fmt: skip

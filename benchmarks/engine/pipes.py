@@ -73,6 +73,7 @@ class Remote:
             stderr=subprocess.DEVNULL,
             text=True,
         )
+        self.pid = self._process.pid
         try:
             self.facts: dict[str, Any] = self._answer()["facts"]
         except Failed:

@@ -45,7 +45,7 @@ def _head(told: dict[str, Any]) -> str:
         f" cores, {machine['os']}. MLX {model['mlx']}. {told['blocks']} blocks; in each a new prompt of prose for every"
         " rung, the same tokens for all arms, read in a Williams order, then decoded greedily by all arms by turns in"
         f" slices of {told['slice']} tokens, there and back again. Ratios are formed within blocks; intervals are 95 %"
-        " t intervals over the blocks."
+        f" t intervals over the blocks. Other processes took {100 * told['others']:.1f} % of the processor meanwhile."
     )
 
 
@@ -137,12 +137,12 @@ def _same(told: dict[str, Any], samples: Sequence[Sample]) -> str:
     for one in told["arms"]:
         mine = [sample for sample in samples if sample.arm == one["name"] and sample.of]
         whole = sum(sample.same == sample.of for sample in mine)
-        first = min((sample.same or 0 for sample in mine), default=0)
+        parted = [sample.same or 0 for sample in mine if sample.same != sample.of]
         facts = one["facts"]
         threads = facts["blas_threads"]
         rows.append((
             one["name"], facts["format"], facts["blas"] or "its own", "—" if threads is None else threads,
-            f"{whole} of {len(mine)}", first,
+            f"{whole} of {len(mine)}", min(parted, default="—"),
         ))  # fmt: skip
     head = (
         "arm",

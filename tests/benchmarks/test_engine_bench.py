@@ -67,7 +67,7 @@ def document(samples: list[Sample]) -> dict[str, Any]:
         "machine": {"cpu": "a processor", "cores_logical": 2, "os": "Linux"},
         "model": {"name": "m", "digest": "d", "parameters": 135_000_000, "mlx": "0.32.4"},
         "arms": listed, "absent": {SHIPPED: "no wheel"}, "rungs": list(RUNGS), "blocks": 3, "slice": 8, "tokens": 33,
-        "seed": 5, "samples": bench.msgspec.to_builtins(samples),
+        "seed": 5, "others": 0.012, "samples": bench.msgspec.to_builtins(samples),
         "routes": {
             "arms": [{**bench.msgspec.to_builtins(arm), "facts": facts} for arm in route], "absent": {}, "rung": 16,
             "blocks": 3, "samples": bench.msgspec.to_builtins(times),
