@@ -15,7 +15,7 @@ import msgspec
 
 from switchboard.config import Asked
 from switchboard.errors import ConfigError, Declined, SwitchRefused
-from switchboard.registry import Applied, Counter, Proposer, Stage, Switch, known, unknown
+from switchboard.registry import Applied, Counter, Kept, Proposer, Stage, Switch, known, unknown
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Position:
     reason: str | None = None
     killed: bool = False
     on: bool = False
-    coverage: dict[str, int] | None = None
+    coverage: dict[str, Any] | None = None
     counter: Counter = field(default_factory=Counter)
     ran_last: bool = False
     mark: int = 0
@@ -97,6 +97,21 @@ class Board:
             if position.asked and not position.killed and position.switch.stage == stage:
                 yield position
 
+    def apply_load(self, weights: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
+        """The weights that the `load` switches leave of a checkpoint; nothing has been read from the disk yet."""
+        for position in self._asked("load"):
+            try:
+                kept: Kept = position.switch.apply(
+                    weights, config, position.options, position.counter
+                )
+            except Declined as declined:
+                position.decline(str(declined))
+                continue
+            position.on = True
+            position.coverage = dict(kept.coverage)
+            weights = kept.weights
+        return weights
+
     def apply_weights(self, model: Any, check: Callable[[], str | None]) -> None:
         """Put on every `weights` switch; `check` says what is wrong with the model afterwards, or None."""
         for position in self._asked("weights"):
@@ -113,11 +128,7 @@ class Board:
             position.on = True
             position.forget = done.forget
             position.reason = done.note
-            position.coverage = {
-                "fused": done.fused,
-                "eligible": done.eligible,
-                "layers": done.layers,
-            }
+            position.coverage = done.coverage()
 
     def proposer(self, can_rewind: str | None) -> Proposer | None:
         """The proposer that was asked for; `can_rewind` is why the cache cannot step back, or None."""
@@ -135,9 +146,14 @@ class Board:
         return None
 
     def begin(self) -> None:
-        """Remember the counts before a request, and let no earlier one leave anything behind."""
+        """Remember the counts before a request, and let no earlier one leave anything behind.
+
+        A `load` switch runs in every request, as what it left out is missing from all of it.
+        """
         for position in self.positions.values():
             position.mark = position.counter.runs
+            if position.on and position.switch.stage == "load":
+                position.counter.runs += 1
             if position.forget is not None:
                 position.forget()
 

@@ -1,13 +1,12 @@
-"""Read several projections of one input with one matrix product.
+"""One matrix product in place of several that read the same input: the product, its parts, and the proof.
 
-Works on structure, not on models: modules that hold the given siblings, side by side, with the same kind, input
-width, quantisation, dtype and bias, whatever architecture they belong to. The siblings are replaced by parts that
-share one joined matrix. The forward of the model stays as mlx-lm wrote it: it calls the parts in turn with the same
-input, the first call computes, the others read.
+The parts stand where the projections stood, so the forward of the model stays as mlx-lm wrote it: it calls them in
+turn with the same input, the first call computes, the others read. `siblings` finds what can be joined.
 
 Joining keeps each output row as it was, so the result is bitwise that of the separate products wherever the kernel
 treats rows independently of their number; each joint is checked for that on its own weights before the originals
-are let go.
+are let go. Routed experts are the same with one more axis: their rows are the second, and a call takes the choice of
+experts beside the input.
 
 On a CPU an input of several rows (prefill, verify) is multiplied with each part's own rows of the joined matrix,
 which are views of it: see `narrow`.
@@ -15,7 +14,6 @@ which are views of it: see `narrow`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
@@ -23,13 +21,17 @@ from mlx.nn.layers.base import Module
 from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import QuantizedLinear
 
-from switchboard.errors import Declined
-from switchboard.registry import Applied, Counter
+from switchboard import lm
+from switchboard.registry import Counter
 
+ARRAYS = ("weight", "scales", "biases", "bias")
 WIDTHS = (1, 2, 6)
 WIDE = 130
 NARROW = 1
 MAGNITUDES = (1.0, 30.0)
+CHOSEN = 4
+SORTED_FROM = 64
+"""Choices of experts from which mlx-lm sorts them before the product."""
 
 
 class Joint:
@@ -49,36 +51,38 @@ class Joint:
             slice(sum(sizes[:place]), sum(sizes[: place + 1])) for place in range(len(sizes))
         ]
         self._apart: list[Any] = []
-        self._input: mx.array | None = None
+        self._inputs: tuple[mx.array, ...] = ()
         self._parts: list[mx.array | None] = [None] * len(sizes)
 
-    def read(self, part: int, x: mx.array) -> mx.array:
-        """One part of the product with `x`; computes when nothing is at hand."""
+    def read(self, part: int, x: mx.array, *more: mx.array, **how: Any) -> mx.array:
+        """One part of the product with `x` (and, for experts, their choice); computes when nothing is at hand."""
         if self.narrow is not None and x.size // x.shape[-1] > self.narrow:
-            return self._separately(part, x)
-        if self._input is None:
-            self._parts = list(mx.split(self.product(x), self.cuts, axis=-1))
-            self._input = x
+            return self._separately(part, x, *more, **how)
+        inputs = (x, *more)
+        if not self._inputs:
+            self._parts = list(mx.split(self.product(*inputs, **how), self.cuts, axis=-1))
+            self._inputs = inputs
             self.counter.runs += 1
         value = self._parts[part]
-        if x is not self._input or value is None:
+        same = all(one is other for one, other in zip(inputs, self._inputs, strict=True))
+        if not same or value is None:
             self.forget()
             raise RuntimeError(f"joined projection: part {part} was read with another input")
         self._parts[part] = None
         if all(one is None for one in self._parts):
-            self._input = None
+            self._inputs = ()
         return value
 
-    def _separately(self, part: int, x: mx.array) -> mx.array:
+    def _separately(self, part: int, *inputs: mx.array, **how: Any) -> mx.array:
         """The part from its own rows of the joined matrix: a view, so it costs no memory."""
         if not self._apart:
             self._apart = [cut(self.product, rows) for rows in self.rows]
-        result: mx.array = self._apart[part](x)
+        result: mx.array = self._apart[part](*inputs, **how)
         return result
 
     def forget(self) -> None:
         """Drop what is at hand, so that an interrupted forward leaves nothing behind."""
-        self._input = None
+        self._inputs = ()
         self._parts = [None] * len(self._parts)
 
 
@@ -95,9 +99,10 @@ def narrow() -> int | None:
 def cut(product: Any, rows: slice) -> Any:
     """The projection that these rows of a joined one are; its arrays are views of the joined ones."""
     part = _like(product)
-    for key in ("weight", "scales", "biases", "bias"):
+    where = (slice(None), rows) if routed(product) else rows
+    for key in ARRAYS:
         if product.get(key) is not None:
-            part[key] = product[key][rows]
+            part[key] = product[key][where]
     mx.eval(part.parameters())
     return part
 
@@ -114,92 +119,81 @@ class Part(Module):
         # MLX looks for parameters in modules, lists and tables, not in tuples: a kept original must not be one.
         self._original = (original,)
 
-    def __call__(self, x: mx.array) -> mx.array:
+    def product_of(self) -> Any:
+        """The joined projection that this is a part of."""
+        return self._joint.product
+
+    def __call__(self, x: mx.array, *more: mx.array, **how: Any) -> mx.array:
         """The projection of `x`, as its part of the joint."""
-        return self._joint.read(self._place, x)
-
-
-def join(model: Any, siblings: tuple[str, ...], counter: Counter, keep_originals: bool) -> Applied:
-    """Join the siblings wherever they stand side by side; Declined when that is nowhere."""
-    # named_modules walks from the last layer to the first.
-    owners = [
-        (path, module)
-        for path, module in reversed(model.named_modules())
-        if all(isinstance(module.get(name), Module) for name in siblings)
-    ]
-    joined: list[tuple[Module, Joint]] = []
-    refused: list[str] = []
-    for path, owner in owners:
-        parts = [owner[name] for name in siblings]
-        reason = differ(siblings, parts)
-        if reason is None:
-            joint = Joint(_concatenate(parts), [rows(part) for part in parts], counter)
-            reason = parity(joint, parts, wide=not joined)
-        if reason is not None:
-            refused.append(f"{path}: {reason}")
-            continue
-        for place, name in enumerate(siblings):
-            setattr(owner, name, Part(joint, place, parts[place] if keep_originals else None))
-        joined.append((owner, joint))
-        del parts
-    names = ", ".join(siblings)
-    if not joined:
-        raise Declined(refused[0] if refused else f"no layer has {names} side by side")
-    note = None
-    if refused:
-        note = f"{len(refused)} of {len(owners)} layers stay separate; first: {refused[0]}"
-
-    def forget() -> None:
-        """Drop what any joint has at hand."""
-        for _, joint in joined:
-            joint.forget()
-
-    back = _way_back(joined, siblings)
-    return Applied(len(joined), len(owners), len(model.layers), back, note, forget)
+        return self._joint.read(self._place, x, *more, **how)
 
 
 def rows(module: Any) -> int:
     """Output width of a projection."""
-    return int(module.weight.shape[0])
+    return int(module.weight.shape[1 if routed(module) else 0])
+
+
+def routed(module: Any) -> bool:
+    """Whether a projection is one of many experts, chosen by the input; a part is what its product is."""
+    if isinstance(module, Part):
+        module = module.product_of()
+    experts = lm.experts()
+    return type(module) in (experts.SwitchLinear, experts.QuantizedSwitchLinear)
+
+
+def projection(module: Any) -> bool:
+    """Whether a module is a projection of a kind that can be joined."""
+    return type(module) in (Linear, QuantizedLinear) or routed(module)
+
+
+def traits(part: Any) -> dict[str, Any]:
+    """What two projections must share to be one matrix: kind, quantisation, input width, dtype, bias, experts."""
+    found: dict[str, Any] = {"kind": type(part).__name__, "bias": "bias" in part}
+    if "scales" in part:
+        found |= {"bits": part.bits, "group size": part.group_size, "mode": part.mode}
+        found["scale type"] = str(part.scales.dtype)
+        found["scale per expert"] = getattr(part, "global_scale", None) is not None
+    if "weight" in part:
+        found |= {"input width": part.weight.shape[-1], "type": str(part.weight.dtype)}
+        found["experts"] = part.weight.shape[0] if routed(part) else None
+    return found
 
 
 def differ(names: tuple[str, ...], parts: list[Any]) -> str | None:
-    """Why these projections cannot be one matrix, or None: kind, quantisation, width, dtype, bias."""
-    first = _traits(parts[0])
+    """Why these projections cannot be one matrix, or None."""
+    first = traits(parts[0])
     for name, part in zip(names, parts, strict=True):
-        if type(part) not in (Linear, QuantizedLinear):
+        if not projection(part):
             return f"{name} is a {type(part).__name__}"
-        for trait, value in _traits(part).items():
+        if getattr(part, "global_scale", None) is not None:
+            return f"{name} has a scale of its own for each expert"
+        for trait, value in traits(part).items():
             if first.get(trait) != value:
                 return f"{names[0]} has {trait} {first.get(trait)}, {name} has {value}"
     return None
 
 
-def _traits(part: Any) -> dict[str, Any]:
-    traits: dict[str, Any] = {"kind": type(part).__name__, "bias": "bias" in part}
-    if isinstance(part, QuantizedLinear):
-        traits |= {"bits": part.bits, "group size": part.group_size, "mode": part.mode}
-        traits["scale type"] = str(part.scales.dtype)
-    if "weight" in part:
-        traits |= {"input width": part.weight.shape[-1], "type": str(part.weight.dtype)}
-    return traits
-
-
-def _like(model_part: Any) -> Any:
+def _like(part: Any) -> Any:
     """An empty projection of the same kind; its arrays are set by the caller."""
-    if isinstance(model_part, QuantizedLinear):
-        made = QuantizedLinear(
-            model_part.group_size, 1, False, model_part.group_size, model_part.bits, model_part.mode
-        )
-        return made
-    return Linear(1, 1, bias=False)
+    if type(part) is Linear:
+        return Linear(1, 1, bias=False)
+    if not routed(part):
+        return QuantizedLinear(part.group_size, 1, False, part.group_size, part.bits, part.mode)
+    experts = lm.experts()
+    if "scales" not in part:
+        return experts.SwitchLinear(1, 1, 1, bias=False)
+    return experts.QuantizedSwitchLinear(
+        part.group_size, 1, 1, False, part.group_size, part.bits, part.mode
+    )
 
 
-def _concatenate(parts: list[Any]) -> Any:
+def concatenate(parts: list[Any]) -> Any:
+    """The joined projection, evaluated; its rows are the parts' rows in order."""
     product = _like(parts[0])
-    for name in ("weight", "scales", "biases", "bias"):
+    for name in ARRAYS:
         if parts[0].get(name) is not None:
-            product[name] = mx.concatenate([part[name] for part in parts], axis=0)
+            axis = 1 if routed(parts[0]) else 0
+            product[name] = mx.concatenate([part[name] for part in parts], axis=axis)
     mx.eval(product.parameters())
     return product
 
@@ -208,16 +202,13 @@ def parity(joint: Joint, parts: list[Any], wide: bool) -> str | None:
     """Compare the joint bitwise with the separate products on these weights; the difference, or None.
 
     Several lengths, because a kernel may be chosen by the number of rows, and several magnitudes; one long input
-    for the first layer only, to keep the start short.
+    where `wide` asks for it (the first layer of its kind), to keep the start short.
     """
-    columns = _columns(parts[0])
-    dtype = parts[0].scales.dtype if "scales" in parts[0] else parts[0].weight.dtype
     for length in (*WIDTHS, WIDE) if wide else WIDTHS:
         for magnitude in MAGNITUDES if length == 1 else MAGNITUDES[:1]:
-            x = magnitude * mx.random.normal((1, length, columns), key=mx.random.key(length))
-            x = x.astype(dtype)
+            inputs, how = _example(parts[0], length, magnitude)
             for place, part in enumerate(parts):
-                old, new = part(x), joint.read(place, x)
+                old, new = part(*inputs, **how), joint.read(place, *inputs, **how)
                 if not mx.array_equal(old, new).item():
                     joint.forget()
                     worst = mx.abs(old - new).max().item()
@@ -225,16 +216,30 @@ def parity(joint: Joint, parts: list[Any], wide: bool) -> str | None:
     return None
 
 
-def _columns(part: Any) -> int:
+def _example(
+    part: Any, length: int, magnitude: float
+) -> tuple[tuple[mx.array, ...], dict[str, Any]]:
+    """A random input as mlx-lm hands it to such a projection; experts are drawn, and sorted when there are many."""
+    dtype = part.scales.dtype if "scales" in part else part.weight.dtype
+    if not mx.issubdtype(dtype, mx.floating):
+        # Scales of the fp4 and fp8 modes are bytes; they say nothing of the type of the input.
+        dtype = mx.float32
+    key = mx.random.key(length)
+    x = (magnitude * mx.random.normal((1, length, columns(part)), key=key)).astype(dtype)
+    if not routed(part):
+        return (x,), {}
+    count = int(part.weight.shape[0])
+    chosen = mx.random.randint(0, count, (1, length, min(CHOSEN, count)), key=key)
+    chosen = chosen.astype(mx.uint32)
+    if chosen.size < SORTED_FROM:
+        return (mx.expand_dims(x, (-2, -3)), chosen), {"sorted_indices": False}
+    flat = chosen.flatten()
+    order = mx.argsort(flat)
+    taken = x.reshape(length, 1, -1)[order // chosen.shape[-1]]
+    return (taken, flat[order]), {"sorted_indices": True}
+
+
+def columns(part: Any) -> int:
+    """Input width of a projection."""
     width = int(part.weight.shape[-1])
-    return width * 32 // part.bits if isinstance(part, QuantizedLinear) else width
-
-
-def _way_back(joined: list[tuple[Module, Joint]], siblings: tuple[str, ...]) -> Callable[[], None]:
-    def undo() -> None:
-        """Cut the joined rows apart again; they are the originals' rows, bit by bit."""
-        for owner, joint in joined:
-            for place, name in enumerate(siblings):
-                setattr(owner, name, cut(joint.product, joint.rows[place]))
-
-    return undo
+    return width * 32 // part.bits if "scales" in part else width

@@ -33,6 +33,12 @@ def caches() -> Any:
     return importlib.import_module("mlx_lm.models.cache")
 
 
+def experts() -> Any:
+    """mlx-lm's module of routed projections."""
+    _enter()
+    return importlib.import_module("mlx_lm.models.switch_layers")
+
+
 def build(config: dict[str, Any]) -> Any:
     """The model of a configuration, with weights that are not evaluated yet."""
     module = architecture(config["model_type"])

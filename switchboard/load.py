@@ -16,11 +16,11 @@ from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import QuantizedEmbedding, QuantizedLinear, quantize
 from mlx.utils import tree_flatten, tree_map
 
-from switchboard import lm
+from switchboard import lm, vision
 from switchboard.board import Board
 from switchboard.errors import ModelError
 from switchboard.models import Source
-from switchboard.text import Text, bytes_only
+from switchboard.text import Text, bytes_only, without_images
 
 PROBE = (5, 11, 3, 250, 7, 42)
 
@@ -41,7 +41,7 @@ class Loaded:
 
 def load(source: Source, wanted: str, board: Board) -> Loaded:
     """Read, convert, and put the `weights` switches on."""
-    model, config, text = _read(source)
+    model, config, text = _read(source, board)
     model.eval()
     stored = _format(model)
     on_cpu = mx.default_device() == mx.Device(mx.cpu)
@@ -65,27 +65,45 @@ def load(source: Source, wanted: str, board: Board) -> Loaded:
         format=_format(model),
         bits=round(8 * sum(array.nbytes for array in _arrays(model)) / parameters, 2),
         stored=stored,
-        context=int(config.get("max_position_embeddings") or 2048),
+        context=int(_shape(config).get("max_position_embeddings") or 2048),
     )
 
 
-def _read(source: Source) -> tuple[Any, dict[str, Any], Text]:
+def _shape(config: dict[str, Any]) -> dict[str, Any]:
+    """The sizes of the language model, which some checkpoints nest."""
+    nested = config.get("text_config")
+    return nested if isinstance(nested, dict) else config
+
+
+def _read(source: Source, board: Board) -> tuple[Any, dict[str, Any], Text]:
     if source.shape is not None:
         from switchboard.sources import synthetic
 
+        board.apply_load({}, {})
         model, config = synthetic.build(source.shape)
-        return model, config, bytes_only(config["vocab_size"])
+        return model, config, bytes_only(_shape(config)["vocab_size"])
     if source.place is None:
         raise ModelError(f"model {source.name}: no place to read it from")
     if source.kind == "gguf":
         from switchboard.sources import gguf
 
         weights, config, metadata = gguf.read(source.place)
+        weights = board.apply_load(weights, config)
         text = gguf.text(metadata, source.place)
         return _fill(lm.build(config), weights, gguf.quantisation), config, text
     from switchboard.sources import folder
 
     weights, config = folder.read(source.place)
+    text = folder.text(source.place, {**_shape(config), **config})
+    found = vision.parts(weights)
+    weights = board.apply_load(weights, config)
+    if found and not vision.parts(weights):
+        text = without_images(text, "text_only left its vision parts out")
+    elif found:
+        raise ModelError(
+            f"model {source.name}: a vision-language checkpoint ({len(found)} tensors such as "
+            f"{found[0]}); serve its text half with --switch text_only"
+        )
     model = lm.build(config)
     if hasattr(model, "sanitize"):
         weights = model.sanitize(weights)
@@ -93,7 +111,7 @@ def _read(source: Source) -> tuple[Any, dict[str, Any], Text]:
     def stored_as(weights: dict[str, mx.array], module: str) -> dict[str, Any] | None:
         return folder.quantisation(config, module) if f"{module}.scales" in weights else None
 
-    return _fill(model, weights, stored_as), config, folder.text(source.place, config)
+    return _fill(model, weights, stored_as), config, text
 
 
 def _fill(model: Any, weights: dict[str, mx.array], stored_as: Any) -> Any:
@@ -127,12 +145,17 @@ def _plain(module: Any, streams: list[mx.Stream]) -> None:
     made: list[mx.array] = []
     for parent in module.modules():
         for name, child in parent.children().items():
-            if isinstance(child, (QuantizedLinear, QuantizedEmbedding)):
+            if isinstance(child, _packed()):
                 plain = _dequantised(child, streams[len(made) % len(streams)])
                 setattr(parent, name, plain)
                 made.append(plain.weight)
     mx.eval(made)
     _cast(module, mx.float32)
+
+
+def _packed() -> tuple[type, ...]:
+    """The kinds of modules that hold a quantised matrix."""
+    return (QuantizedLinear, QuantizedEmbedding, lm.experts().QuantizedSwitchLinear)
 
 
 def _dequantised(module: Any, stream: mx.Stream) -> Any:
@@ -151,6 +174,8 @@ def _dequantised(module: Any, stream: mx.Stream) -> Any:
     plain: Any = Linear(1, 1, bias=False)
     if isinstance(module, QuantizedEmbedding):
         plain = Embedding(1, 1)
+    elif not isinstance(module, QuantizedLinear):
+        plain = lm.experts().SwitchLinear(1, 1, 1, bias=False)
     plain.weight = weight
     if "bias" in module:
         plain.bias = module.bias
@@ -212,10 +237,11 @@ def _arrays(model: Any) -> list[mx.array]:
 
 def _format(model: Any) -> str:
     """How the matrices are held: `q4-g32` (bits and group), or the type of plain numbers."""
+    matrices = (QuantizedLinear, lm.experts().QuantizedSwitchLinear)
     kinds = {
         f"q{module.bits}-g{module.group_size}"
         for module in model.modules()
-        if isinstance(module, QuantizedLinear)
+        if isinstance(module, matrices)
     }
     if not kinds:
         kinds = {str(array.dtype).rpartition(".")[2] for array in _arrays(model)}

@@ -11,6 +11,14 @@ import mlx.core as mx
 from switchboard.errors import OutOfMemory
 
 
+def limit() -> int:
+    """Bytes that may be in use: the limit that was set at start, else what MLX takes from the device."""
+    # MLX tells its limit only in exchange for another.
+    before = mx.set_memory_limit(1 << 62)
+    mx.set_memory_limit(before)
+    return before
+
+
 def peak() -> int:
     """The high-water mark since the last reset; never below what is in use now."""
     # MLX starts again from zero at a reset, and only notices what is allocated after it.

@@ -2,7 +2,7 @@
 
 `smollm2-135m`     SmolLM2-135M-Instruct, 4-bit, out of a package of the index (fetched once)
 `path:PLACE`       a local MLX folder, or a GGUF file
-`synthetic:SHAPE`  a real shape with random weights
+`synthetic:SHAPE`  a real shape with random weights, or `tiny-FAMILY-QUANTISATION`
 """
 
 from __future__ import annotations

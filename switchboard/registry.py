@@ -3,6 +3,7 @@
 To add one: write one file there with one function of the file's name, decorated with `@switch(stage=…,
 exactness=…)`. Nothing else has to be touched. A stage fixes what the function takes and gives:
 
+- load:    (weights, config, options, counter) -> Kept; what of a checkpoint is read at all;
 - weights: (model, options, counter) -> Applied; changes the model in place, can be undone;
 - draft:   (options, counter) -> Proposer; guesses tokens for the verify loop.
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
@@ -24,7 +25,7 @@ import msgspec
 
 from switchboard.errors import ConfigError
 
-Stage = Literal["weights", "draft"]
+Stage = Literal["load", "weights", "draft"]
 Exactness = Literal["exact", "rounding", "lossy"]
 
 
@@ -55,7 +56,10 @@ class Counter:
 
 @dataclass(frozen=True)
 class Applied:
-    """What a `weights` switch did: coverage in layers, what it left alone and why, and the way back."""
+    """What a `weights` switch did: coverage in layers, what it left alone and why, and the way back.
+
+    fused of eligible layers are changed whole, partly more in part; classes tells the same for each kind of layer.
+    """
 
     fused: int
     eligible: int
@@ -64,6 +68,26 @@ class Applied:
     note: str | None = None
     forget: Callable[[], None] | None = None
     """Called before every request; for what a forward keeps between its calls."""
+    partly: int = 0
+    classes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def coverage(self) -> dict[str, Any]:
+        """The coverage as /health and receipts tell it."""
+        return {
+            "fused": self.fused,
+            "partly": self.partly,
+            "eligible": self.eligible,
+            "layers": self.layers,
+            "classes": {name: dict(counts) for name, counts in self.classes.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a `load` switch left of a checkpoint: the weights to read, and in numbers what it left out."""
+
+    weights: dict[str, Any]
+    coverage: Mapping[str, int]
 
 
 class Proposer(Protocol):

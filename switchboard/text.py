@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -30,6 +30,8 @@ class Text:
     eos: tuple[int, ...]
     template: str | None
     vocabulary: int
+    no_images: str = "the model has no vision parts"
+    """Why a request with an image is refused."""
 
     def chat(self, messages: Sequence[dict[str, Any]]) -> str:
         """The text that the model's own chat template makes of a conversation, ready for the answer."""
@@ -37,6 +39,11 @@ class Text:
         environment.globals["raise_exception"] = _raise
         compiled = environment.from_string(self.template or FALLBACK_TEMPLATE)
         return compiled.render(messages=list(messages), add_generation_prompt=True)
+
+
+def without_images(text: Text, reason: str) -> Text:
+    """The same text side, with another reason for refusing images."""
+    return replace(text, no_images=reason)
 
 
 def _raise(message: str) -> None:

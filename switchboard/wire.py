@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from switchboard import vision
 from switchboard.errors import RequestError
 from switchboard.registry import unknown
 from switchboard.sampler import Sampling
@@ -46,10 +47,10 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Message(msgspec.Struct, forbid_unknown_fields=True):
-    """One turn of a conversation; text only."""
+    """One turn of a conversation: text, or a list of parts that are text."""
 
     role: str
-    content: str
+    content: str | list[dict[str, Any]]
     name: str | None = None
 
 
@@ -140,7 +141,10 @@ def ids_of(body: ChatBody | CompletionBody | TokenizeBody, text: Text) -> list[i
     if (messages is None) == (prompt is None):
         raise RequestError("give either messages or prompt", "invalid_field")
     if messages is not None:
-        turns = [{"role": one.role, "content": one.content} for one in messages]
+        turns = [
+            {"role": one.role, "content": written(one.content, f"messages[{place}]", text)}
+            for place, one in enumerate(messages)
+        ]
         return text.encode(text.chat(turns))
     if isinstance(prompt, list):
         wrong = [one for one in prompt if not 0 <= one < text.vocabulary]
@@ -151,6 +155,25 @@ def ids_of(body: ChatBody | CompletionBody | TokenizeBody, text: Text) -> list[i
             )
         return prompt
     return text.encode(prompt or "")
+
+
+def written(content: str | list[dict[str, Any]], where: str, text: Text) -> str:
+    """The text of a message; a part that is none is an error that names it."""
+    if isinstance(content, str):
+        return content
+    pieces: list[str] = []
+    for place, part in enumerate(content):
+        kind, words = part.get("type"), part.get("text")
+        here = f"{where}.content[{place}]"
+        if kind in vision.IMAGE_PARTS:
+            raise RequestError(
+                f"{here} is of type '{kind}' and cannot be read: {text.no_images}; send text only",
+                "unsupported",
+            )
+        if kind != "text" or not isinstance(words, str):
+            raise RequestError(f"{here} must be of type 'text' and hold a text", "invalid_field")
+        pieces.append(words)
+    return "".join(pieces)
 
 
 def order(body: ChatBody | CompletionBody, ignored: list[str], text: Text, context: int) -> Order:

@@ -29,9 +29,6 @@ def read(folder: Path) -> tuple[dict[str, mx.array], dict[str, Any]]:
     for path in files(folder):
         weights.update(cast(dict[str, mx.array], mx.load(str(path))))
     config = json.loads((folder / "config.json").read_text())
-    # Multimodal checkpoints nest the language model's shape; those are not read here.
-    if "text_config" in config:
-        raise ModelError(f"{folder}: a multimodal checkpoint; only text models are read")
     return weights, config
 
 

@@ -1,7 +1,8 @@
 """Real shapes with random weights: for speed, memory and exactness tests, never for answers.
 
 A name may end in -q4 or -q8 (quantised in groups of 32) or in -mixed (4 bits, but v and up in 8, so that siblings
-differ). The weights follow from the seed, so two servers of one shape hold the same model.
+differ); names that begin with tiny- are read by `tiny`. The weights follow from the seed, so two servers of one shape
+hold the same model.
 """
 
 from __future__ import annotations
@@ -17,27 +18,11 @@ from mlx.nn.layers.quantized import quantize
 from switchboard import lm
 from switchboard.errors import ModelError
 from switchboard.registry import unknown
+from switchboard.sources import tiny
 
 SEED = 20
 GROUP = 32
 SUFFIXES = ("q4", "q8", "mixed")
-
-
-def _tiny(model_type: str, **more: Any) -> dict[str, Any]:
-    return {
-        "model_type": model_type,
-        "hidden_size": 64,
-        "num_hidden_layers": 4,
-        "intermediate_size": 160,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "rms_norm_eps": 1e-5,
-        "vocab_size": 512,
-        "max_position_embeddings": 2048,
-        "rope_theta": 10000.0,
-        "tie_word_embeddings": True,
-        **more,
-    }
 
 
 def _qwen2(hidden: int, layers: int, inner: int, heads: int, kv: int, tied: bool) -> dict[str, Any]:
@@ -57,9 +42,6 @@ def _qwen2(hidden: int, layers: int, inner: int, heads: int, kv: int, tied: bool
 
 
 SHAPES: dict[str, dict[str, Any]] = {
-    "tiny-llama": _tiny("llama"),
-    "tiny-qwen2": _tiny("qwen2"),
-    "tiny-qwen3": _tiny("qwen3", head_dim=32),
     "smollm2-135m": {
         "model_type": "llama",
         "hidden_size": 576,
@@ -85,12 +67,15 @@ def split_name(name: str) -> tuple[str, str | None]:
     if suffix not in SUFFIXES:
         shape, suffix = name, ""
     if shape not in SHAPES:
-        raise ModelError(unknown("synthetic shape", shape, list(SHAPES)))
+        known = [*SHAPES, *(tiny.PREFIX + family for family in tiny.FAMILIES)]
+        raise ModelError(unknown("synthetic shape", shape, known))
     return shape, suffix or None
 
 
 def digest(name: str) -> str:
     """Sha256 of the recipe: shape, suffix and seed stand for weights that no file holds."""
+    if name.startswith(tiny.PREFIX):
+        return tiny.digest(name, SEED)
     shape, suffix = split_name(name)
     recipe = json.dumps([SHAPES[shape], suffix, SEED], sort_keys=True)
     return hashlib.sha256(recipe.encode()).hexdigest()
@@ -98,6 +83,8 @@ def digest(name: str) -> str:
 
 def build(name: str) -> tuple[Module, dict[str, Any]]:
     """The model and its configuration, evaluated layer by layer so that the peak stays low."""
+    if name.startswith(tiny.PREFIX):
+        return tiny.build(*tiny.split_name(name), seed=SEED)
     shape, suffix = split_name(name)
     config = dict(SHAPES[shape])
     mx.random.seed(SEED)

@@ -18,7 +18,14 @@ from switchboard.wire import ChatBody, read
 
 
 def test_every_switch_file_declares_itself() -> None:
-    assert set(known()) == {"fused_gate_up", "fused_qkv", "prompt_lookup"}
+    assert set(known()) == {
+        "fast_norm",
+        "fused_experts",
+        "fused_gate_up",
+        "fused_qkv",
+        "prompt_lookup",
+        "text_only",
+    }
 
 
 def test_switches_parse() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from mlx.nn.layers.quantized import QuantizedLinear
 from mlx.utils import tree_flatten
 
 from switchboard import cache as kv
@@ -13,12 +14,13 @@ from switchboard import joined
 from switchboard.board import Board
 from switchboard.config import Asked, parse_asked
 from switchboard.errors import Declined, SwitchRefused
-from switchboard.joined import Joint, join
+from switchboard.joined import Joint, Part
 from switchboard.load import apply_switches, to_float32
 from switchboard.registry import Counter
+from switchboard.siblings import join
 from switchboard.sources import synthetic
 
-QKV, GATE_UP = ("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")
+QKV, GATE_UP = (("q_proj", "k_proj", "v_proj"),), (("gate_proj", "up_proj"),)
 STEPS = 20
 
 
@@ -75,12 +77,56 @@ def test_undo_gives_the_originals_back() -> None:
     assert all(mx.array_equal(before[name], after[name]).item() for name in before)
 
 
-def test_mixed_quantisation_declines_with_layer_and_reason() -> None:
+def test_mixed_quantisation_joins_what_agrees_and_names_the_first_layer_that_does_not() -> None:
     model, _ = synthetic.build("tiny-llama-mixed")
+    before, size = logits(model), numbers(model)
+    done = join(model, QKV, Counter(), keep_originals=False)
+    assert done.coverage() == {
+        "fused": 2,
+        "partly": 2,
+        "eligible": 4,
+        "layers": 4,
+        "classes": {
+            "q_proj+k_proj+v_proj q4-g32": {"eligible": 2, "fused": 2, "partly": 0},
+            "q_proj+k_proj q4-g32, v_proj q8-g32": {"eligible": 2, "fused": 0, "partly": 2},
+        },
+    }
+    assert done.note == (
+        "2 of 4 layers are not joined whole; first: model.layers.2.self_attn: "
+        "q_proj has bits 4, v_proj has 8"
+    )
+    mixed = model.layers[2].self_attn
+    assert isinstance(mixed.q_proj, Part)
+    assert isinstance(mixed.k_proj, Part)
+    assert isinstance(mixed.v_proj, QuantizedLinear)
+    assert same(before, logits(model))
+    assert numbers(model) == size
+
+
+def test_where_no_two_siblings_agree_the_switch_declines_with_layer_and_reason() -> None:
+    model = build("tiny-llama")
+    for layer in model.layers:
+        layer.mlp.up_proj = layer.mlp.up_proj.to_quantized(group_size=32, bits=4)
     with pytest.raises(
-        Declined, match=r"model\.layers\.0\.self_attn: q_proj has bits 4, v_proj has 8"
+        Declined, match=r"model\.layers\.0\.mlp: gate_proj has kind Linear, up_proj"
     ):
-        join(model, QKV, Counter(), keep_originals=False)
+        join(model, GATE_UP, Counter(), keep_originals=False)
+
+
+def test_a_sibling_that_breaks_the_bytes_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that works differently from 130 output rows on: q, k and v break it, q and k do not."""
+    honest = Joint.read
+
+    def faulty(joint: Joint, part: int, x: mx.array) -> mx.array:
+        return honest(joint, part, x) + 1e-3 * (len(joint.rows) > 2)
+
+    monkeypatch.setattr(Joint, "read", faulty)
+    model = build("tiny-llama")
+    before = logits(model)
+    done = join(model, QKV, Counter(), keep_originals=False)
+    assert (done.fused, done.partly) == (0, 4)
+    assert "self_attn: joined product differs by up to 0.001 at length 1" in str(done.note)
+    assert same(before, logits(model))
 
 
 def test_one_odd_layer_stays_separate_and_is_named() -> None:
@@ -89,7 +135,7 @@ def test_one_odd_layer_stays_separate_and_is_named() -> None:
     odd.v_proj = odd.v_proj.to_quantized(group_size=32, bits=4)
     before = logits(model)
     done = join(model, QKV, Counter(), keep_originals=False)
-    assert (done.fused, done.eligible) == (3, 4)
+    assert (done.fused, done.partly, done.eligible) == (3, 1, 4)
     assert done.note is not None
     assert "model.layers.2.self_attn" in done.note
     assert same(before, logits(model))
@@ -103,7 +149,7 @@ def test_a_part_read_with_another_input_is_an_error_not_a_stale_answer() -> None
     attention.q_proj(one)
     with pytest.raises(RuntimeError, match="another input"):
         attention.k_proj(two)
-    assert attention.q_proj(two).shape == (1, 1, 64)
+    assert attention.q_proj(two).shape == (1, 1, 128)
 
 
 def test_kept_originals_stay_out_of_the_parameters() -> None:
@@ -111,7 +157,7 @@ def test_kept_originals_stay_out_of_the_parameters() -> None:
     size = numbers(model)
     join(model, QKV, Counter(), keep_originals=True)
     assert numbers(model) == size
-    assert model.layers[0].self_attn.k_proj._original[0].weight.shape == (32, 64)
+    assert model.layers[0].self_attn.k_proj._original[0].weight.shape == (64, 64)
 
 
 def plant_a_swap(monkeypatch: pytest.MonkeyPatch) -> None:

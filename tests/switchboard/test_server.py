@@ -9,6 +9,8 @@ import httpx
 import pytest
 from served import Engine, refused
 
+from switchboard.registry import known
+
 TINY = ("--model", "synthetic:tiny-llama")
 FUSED = ("--switch", "fused_qkv", "--switch", "fused_gate_up")
 ALL = (*TINY, *FUSED, "--switch", "prompt_lookup")
@@ -27,7 +29,7 @@ def test_health_names_everything(shared: Start) -> None:
     assert health["pid"] == shared(*TINY).process.pid, "the preload keeps the process id"
     assert health["model"]["synthetic"] is True
     assert health["model"]["context"] == 2048
-    assert set(health["switches"]) == {"fused_qkv", "fused_gate_up", "prompt_lookup"}
+    assert set(health["switches"]) == set(known())
     assert {one["state"] for one in health["switches"].values()} == {"off"}
     assert health["memory"]["source"] == "mlx"
     assert len(health["config_digest"]) == 64
@@ -41,7 +43,8 @@ def test_off_armed_engaged_and_disengaged_again(start: Start) -> None:
     assert [engine.switch(name)["counters"]["runs"] for name in names] == [0, 0, 0]
     engine.complete("abcabcabc", temperature=0, max_tokens=12, ignore_eos=True)
     assert [engine.switch(name)["state"] for name in names] == ["engaged"] * 3
-    assert engine.switch("fused_qkv")["coverage"] == {"fused": 4, "eligible": 4, "layers": 4}
+    coverage = engine.switch("fused_qkv")["coverage"]
+    assert (coverage["fused"], coverage["eligible"], coverage["layers"]) == (4, 4, 4)
     # One token leaves nothing to look up: the latest request did not use that switch.
     engine.complete("abc", temperature=0, max_tokens=1)
     assert [engine.switch(name)["state"] for name in names] == ["engaged", "engaged", "armed"]
@@ -57,13 +60,18 @@ def test_kill_switch(start: Start) -> None:
     assert engine.switch("fused_gate_up")["state"] == "engaged"
 
 
-def test_mixed_quantisation_declines_over_http(start: Start) -> None:
+def test_mixed_quantisation_and_what_declines_are_told_over_http(start: Start) -> None:
     flags = ("--model", "synthetic:tiny-llama-mixed", "--format", "quantized")
-    engine = start(*flags, "--switch", "fused_qkv")
+    engine = start(*flags, "--switch", "fused_qkv", "--switch", "fused_experts")
     told = engine.switch("fused_qkv")
+    assert told["state"] == "armed"
+    assert "model.layers.2.self_attn: q_proj has bits 4, v_proj has 8" in told["reason"]
+    assert (told["coverage"]["fused"], told["coverage"]["partly"]) == (2, 2)
+    assert told["coverage"]["classes"]["q_proj+k_proj+v_proj q4-g32"]["fused"] == 2
+    told = engine.switch("fused_experts")
     assert told["state"] == "declined"
-    assert "model.layers.0.self_attn" in told["reason"]
-    assert refused(*flags, "--port", "0", "--require", "fused_qkv")[0] == 2
+    assert "no layer routes its input to experts" in told["reason"]
+    assert refused(*flags, "--port", "0", "--require", "fused_experts")[0] == 2
 
 
 @pytest.mark.parametrize(
