@@ -24,6 +24,7 @@ def test_every_switch_file_declares_itself() -> None:
         "fused_gate_up",
         "fused_qkv",
         "prompt_lookup",
+        "shared_rotary",
         "text_only",
     }
 
