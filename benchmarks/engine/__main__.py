@@ -31,7 +31,7 @@ from benchmarks.peers import NotDriven
 from benchmarks.peers.environment import python_of
 from switchboard.models import Source, resolve
 
-RUNGS, BLOCKS, SLICE, SEED = (64, 256, 1024), 6, 6, 5
+RUNGS, BLOCKS, SLICE, SEED = (64, 256, 1024), 6, 4, 5
 DISTURBED = 0.05
 ROUTE_RUNG, ROUTE_BLOCKS, ROUTE_SLICE = 16, 3, 4
 LLAMA_WHEEL = "xllamacpp"

@@ -16,8 +16,6 @@ from switchboard.registry import known
 
 PLAIN, FUSED, ALL, MLX_LM, SHIPPED = "plain", "fused", "all", "mlx_lm", "mlx_lm as shipped"
 LLAMA = "llama.cpp"
-ALONE_UPTO = 256
-"""Largest rung at which a single switch is measured: a prompt of 1,024 tokens takes ten seconds to read here."""
 SHIPPED_UPTO = 64
 """Largest rung of mlx_lm as shipped, which reads seven tokens a second."""
 SLICES, SLOW_SLICES = 8, 2
@@ -36,6 +34,8 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     blas: bool = True
     """Whether a BLAS is preloaded where there is one."""
     switches: tuple[str, ...] = ()
+    middle: bool = False
+    """Asked at the middle rung only: a single switch, since a prompt of 1,024 tokens takes ten seconds to read here."""
     upto: int | None = None
     """The largest rung that it is asked at; None: all."""
     slices: int = SLICES
@@ -67,7 +67,7 @@ def standard(threads: int, cores: int) -> list[Arm]:
     every = tuple(name for name, stage in stages.items() if stage != "draft" or name == DRAFT)
     ours = [Arm(name=PLAIN, engine="switchboard", threads=threads, twin=True)]
     ours += [
-        Arm(name=name, engine="switchboard", threads=threads, switches=(name,), upto=ALONE_UPTO, twin=True)
+        Arm(name=name, engine="switchboard", threads=threads, switches=(name,), middle=True, twin=True)
         for name in stages
     ]  # fmt: skip
     ours += [

@@ -117,7 +117,7 @@ def _decode(told: dict[str, Any], samples: Sequence[Sample]) -> str:
         "## Decode, tokens a second\n\n"
         f"{words.table(head, _rates(told, samples, 'decode', base))}\n\n"
         "From the first token to the last. A dash: not asked at that rung, since its prompt takes this arm too long or"
-        " the rung costs too much for every single switch. Over the rungs together:\n\n"
+        " it is a single switch, asked at the middle rung only. Over the rungs together:\n\n"
         f"{words.table(('arm', 'rungs', f'over {PLAIN}'), over)}"
     )
 

@@ -44,9 +44,14 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     of: int | None
 
 
-def at(arms: Sequence[Arm], rung: int) -> list[Arm]:
+def at(arms: Sequence[Arm], rungs: Sequence[int], rung: int) -> list[Arm]:
     """The arms that are asked at a rung."""
-    return [arm for arm in arms if arm.upto is None or rung <= arm.upto]
+    middle = rungs[(len(rungs) - 1) // 2]
+    return [
+        arm
+        for arm in arms
+        if (arm.upto is None or rung <= arm.upto) and (not arm.middle or rung == middle)
+    ]
 
 
 def measure(
@@ -61,7 +66,7 @@ def measure(
     made: list[Sample] = []
     for block in blocks:
         for place, rung in enumerate(rungs):
-            taking = {arm.name: arm for arm in at(arms, rung)}
+            taking = {arm.name: arm for arm in at(arms, rungs, rung)}
             rows = orders(list(taking), len(blocks), place % len(taking))
             order = [taking[name] for name in rows[block - 1]]
             made += _round(order, engines, prompts[block, rung], (block, rung), size)

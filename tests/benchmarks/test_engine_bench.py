@@ -263,6 +263,13 @@ def test_every_arm_is_named_once_and_a_peer_without_blas_is_told_so() -> None:
         and "SWITCHBOARD_BLAS" not in seen
     )
     assert arms.environment(by[SHIPPED], {})["SWITCHBOARD_BLAS"] == "0"
+    found = [arm.name for arm in rounds.at(made, [64, 256, 1024], 1024)]
+    assert (
+        SHIPPED not in found
+        and "fused_qkv" not in found
+        and {PLAIN, FUSED, ALL, MLX_LM} <= set(found)
+    )
+    assert "fused_qkv" in [arm.name for arm in rounds.at(made, [64, 256, 1024], 256)]
     assert len(arms.routes(2)) == 9 and arms.routes(2)[0].name == "quantized, as shipped"
 
 
