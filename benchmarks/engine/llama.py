@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import urllib.request
 from importlib import metadata
 from pathlib import Path
@@ -73,12 +74,19 @@ class Llama:
 
     def go(self, least: int) -> dict[str, Any]:
         """So many tokens more."""
+        spent = time.process_time()
         told = self._complete(least, cached=True)
+        spent = time.process_time() - spent
         timings = told["timings"]
         if timings["prompt_n"] != 1:
             raise RuntimeError(f"{timings['prompt_n']} tokens were read again instead of one")
         seconds = (timings["prompt_ms"] + timings["predicted_ms"]) / 1000
-        return {"tokens": told["tokens"], "passes": len(told["tokens"]), "seconds": seconds}
+        return {
+            "tokens": told["tokens"],
+            "passes": len(told["tokens"]),
+            "seconds": seconds,
+            "cpu_s": spent,
+        }
 
     def end(self) -> dict[str, Any]:
         """Nothing is kept but the server's cache, which no prompt of another block shares."""

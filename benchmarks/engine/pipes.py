@@ -28,7 +28,7 @@ class Engine(Protocol):
         """Read a prompt and choose the first of at most `count` tokens: `prefill_s`, `first_s`, `tokens`."""
 
     def go(self, least: int) -> dict[str, Any]:
-        """At least that many tokens more: `tokens`, `passes`, `seconds`."""
+        """At least that many tokens more: `tokens`, `passes`, `seconds` and processor time, `cpu_s`."""
 
     def end(self) -> dict[str, Any]:
         """Forget the text."""

@@ -18,9 +18,11 @@ class Incomparable(Exception):
 
 
 def rate(one: Sample, metric: str) -> float:
-    """Tokens a second of `decode` or `prefill`, or passes a second."""
+    """Tokens a second of `decode` or `prefill`, passes a second, or tokens a second of processor time (`cpu`)."""
     if metric == "prefill":
         return (one.rung - 1) / one.prefill_s
+    if metric == "cpu":
+        return one.tokens / one.cpu_s
     return (one.passes if metric == "passes" else one.tokens) / one.seconds
 
 

@@ -107,18 +107,29 @@ def _decode(told: dict[str, Any], samples: Sequence[Sample]) -> str:
     head = ["arm", *(cell for rung in told["rungs"] for cell in (f"at {rung:,}", f"over {base}"))]
     over = []
     for name in names(told):
-        rungs = ratios.rungs_of(samples, name, PLAIN)
-        if name != PLAIN and rungs:
-            over.append((
-                name, ", ".join(f"{rung:,}" for rung in rungs),
-                times(ratios.ratio(samples, name, PLAIN, "decode", rungs)),
-            ))  # fmt: skip
+        cells = [
+            times(ratios.ratio(samples, name, other, metric, shared))
+            if shared and name != other
+            else "—"
+            for other, metric in ((base, "cpu"), (PLAIN, "decode"), (PLAIN, "cpu"))
+            for shared in [ratios.rungs_of(samples, name, other)]
+        ]
+        rungs = ratios.rungs_of(samples, name)
+        over.append((name, ", ".join(f"{rung:,}" for rung in rungs), *cells))
+    columns = (
+        "arm",
+        "rungs",
+        f"over {base}, by processor time",
+        f"over {PLAIN}",
+        f"over {PLAIN}, by processor time",
+    )
     return (
         "## Decode, tokens a second\n\n"
         f"{words.table(head, _rates(told, samples, 'decode', base))}\n\n"
         "From the first token to the last. A dash: not asked at that rung, since its prompt takes this arm too long or"
-        " it is a single switch, asked at the middle rung only. Over the rungs together:\n\n"
-        f"{words.table(('arm', 'rungs', f'over {PLAIN}'), over)}"
+        " it is a single switch, asked at the middle rung only. Over the rungs that both arms were asked at, and by"
+        " the processor time of all threads of a process, which other work on the machine hardly touches:\n\n"
+        f"{words.table(columns, over)}"
     )
 
 

@@ -37,6 +37,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     passes: int
     """Forward passes that brought the tokens: fewer than tokens where drafts were accepted."""
     seconds: float
+    cpu_s: float
+    """Processor time of all threads of the process, over the same slices."""
     slices: list[float]
     """Tokens a second of each slice."""
     same: int | None
@@ -116,7 +118,7 @@ def _sample(
     return Sample(
         arm=name, block=where[0], rung=where[1], place=place, prefill_s=begun["prefill_s"], first_s=begun["first_s"],
         tokens=sum(len(one["tokens"]) for one in cuts), passes=sum(one["passes"] for one in cuts),
-        seconds=sum(one["seconds"] for one in cuts),
+        seconds=sum(one["seconds"] for one in cuts), cpu_s=sum(one["cpu_s"] for one in cuts),
         slices=[len(one["tokens"]) / one["seconds"] for one in cuts], same=leading(*ids), of=of,
     )  # fmt: skip
 

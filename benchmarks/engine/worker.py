@@ -46,13 +46,14 @@ class Stream:
     def go(self, least: int) -> dict[str, Any]:
         """At least that many tokens more."""
         tokens: list[int] = []
-        passes, began = 0, time.perf_counter()
+        passes, began, spent = 0, time.perf_counter(), time.process_time()
         for some in self._tokens:
             tokens += some
             passes += 1
             if len(tokens) >= least:
                 break
-        return {"tokens": tokens, "passes": passes, "seconds": time.perf_counter() - began}
+        seconds, spent = time.perf_counter() - began, time.process_time() - spent
+        return {"tokens": tokens, "passes": passes, "seconds": seconds, "cpu_s": spent}
 
     def end(self) -> dict[str, Any]:
         """Forget the text."""

@@ -30,7 +30,7 @@ def sample(arm: str, rung: int, block: int, speed: float, **more: Any) -> Sample
     told = {"same": 33, "of": 33, "passes": 32, **more}
     return Sample(
         arm=arm, rung=rung, block=block, place=1, prefill_s=(rung - 1) / (10 * speed), first_s=0.1, tokens=32,
-        seconds=32 / speed, slices=[speed] * 4, **told,
+        seconds=32 / speed, cpu_s=64 / speed, slices=[speed] * 4, **told,
     )  # fmt: skip
 
 
@@ -142,6 +142,10 @@ def test_the_page_says_what_the_figures_say() -> None:
         "| float32, BLAS, 1 thread | libmkl_rt.so.3 | 15.00 | 150.0 | 3.000 [3.000, 3.000] |"
         in page
     )
+    assert (
+        "| fused | 64, 1,024 | 1.375 [1.309, 1.445] | 1.100 [1.100, 1.100] | 1.100 [1.100, 1.100] |"
+        in page
+    )
     assert "This machine reads 15.0 GB/s on one thread and 20.0 on 2" in page
     assert page == report.page(json.loads(bench.text(bench.rounded(document(canned())))))
 
@@ -172,7 +176,14 @@ class Scripted:
             self.prompts.append(more["prompt"])
         tokens = list(range(self.next, self.next + count))
         self.next += count
-        return {"tokens": tokens, "prefill_s": 1.0, "first_s": 1.1, "passes": count, "seconds": 0.5}
+        return {
+            "tokens": tokens,
+            "prefill_s": 1.0,
+            "first_s": 1.1,
+            "passes": count,
+            "seconds": 0.5,
+            "cpu_s": 0.25,
+        }
 
 
 def test_a_block_reads_in_turn_and_decodes_there_and_back() -> None:
