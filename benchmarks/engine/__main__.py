@@ -31,7 +31,7 @@ from benchmarks.peers import NotDriven
 from benchmarks.peers.environment import python_of
 from switchboard.models import Source, resolve
 
-RUNGS, BLOCKS, SLICE, SEED = (64, 256, 1024), 6, 4, 5
+RUNGS, BLOCKS, SLICE, SEED = (64, 256, 1024), 6, 8, 5
 DISTURBED = 0.05
 ROUTE_RUNG, ROUTE_BLOCKS, ROUTE_SLICE = 16, 3, 4
 LLAMA_WHEEL = "xllamacpp"
@@ -90,7 +90,7 @@ def described(taken: Sequence[Arm], running: dict[str, Remote]) -> list[dict[str
 def compare(wanted: Sequence[Arm], source: Source, asked: argparse.Namespace) -> dict[str, Any]:
     """The main comparison."""
     with contextlib.ExitStack() as room:
-        longest = max(asked.rungs) + 1 + kinds.SLICES * asked.slice + rounds.SPARE
+        longest = max(asked.rungs) + 1 + kinds.SLICES * asked.slice
         taken, running, absent = open_all(wanted, source, longest, room)
         plain = running[PLAIN]
         texts = prompts.passages(

@@ -18,7 +18,7 @@ PLAIN, FUSED, ALL, MLX_LM, SHIPPED = "plain", "fused", "all", "mlx_lm", "mlx_lm 
 LLAMA = "llama.cpp"
 SHIPPED_UPTO = 64
 """Largest rung of mlx_lm as shipped, which reads seven tokens a second."""
-SLICES, SLOW_SLICES = 8, 2
+SLICES, SLOW_SLICES = 4, 2
 """How often an arm has its turn in a round; an arm at five tokens a second less often."""
 DRAFT = "prompt_lookup"
 """The draft switch that `all` has, since there can be one only."""

@@ -241,7 +241,11 @@ def _left_out(told: dict[str, Any]) -> str:
 
 def _limits(told: dict[str, Any]) -> str:
     return (
-        "## Limits\n\nOne machine, one model, one run. An interval speaks for these prompts in this session. The text"
+        "## Limits\n\nOne machine, one model, one run. An interval speaks for these prompts in this session, and for one"
+        " launch of each arm: where a process happens to lie in memory moves its rate by some per cent on this kind of"
+        " machine. What an engine still computes when its turn ends (on a CPU the output matrix of the step that is"
+        " under way) is"
+        " outside the turn, for switchboard and mlx_lm alike. The text"
         " decides what drafts are worth: this is prose that goes on, which quotes little of itself. llama.cpp's weights"
         " stay in 4 bits and its activations are rounded to 8, so it reads a sixth of the bytes and writes other texts."
     )

@@ -10,9 +10,6 @@ import msgspec
 from battery.bench.schedule import orders
 from benchmarks.engine.arms import PLAIN, Arm
 
-SPARE = 64
-"""Tokens beyond those that are timed, so that no engine comes to its end inside a slice."""
-
 
 class Asked(Protocol):
     """A started engine, near or far."""
@@ -85,7 +82,8 @@ def _round(
 ) -> list[Sample]:
     """One prompt through every arm."""
     most = max(arm.slices for arm in order)
-    count = 1 + most * size + SPARE
+    # exactly: switchboard starts nothing after the last token, and would hand it on a step late before more
+    count = 1 + most * size
     begun = {arm.name: engines[arm.name].ask("begin", prompt=prompt, count=count) for arm in order}
     cut: dict[str, list[dict[str, Any]]] = {arm.name: [] for arm in order}
     for turn in range(most):

@@ -2,8 +2,9 @@
 
 Neither ends a text at an end token, nor keeps it from being chosen: it is a token like others. Both are driven where
 their own servers and command lines drive them: `Session.generate` and `generate_step`, greedy. mlx_lm is spared its
-detokeniser. It reads prompts in pieces of 2,048 tokens and starts each step before the one before is handed over;
-switchboard reads pieces of 128 on a CPU. Both are the engines' own choices and are left to them.
+detokeniser. It reads prompts in pieces of 2,048 tokens, switchboard in pieces of 128 on a CPU: their own choices, left
+to them. mlx_lm hands every token on when the next step is nearly done, switchboard on a CPU all but the first and the
+last: from first to last token both make as many steps.
 """
 
 from __future__ import annotations
