@@ -4,7 +4,9 @@ The graph of the next step is built while the current one computes, and the step
 read. On the CPU starting blocks until that step is nearly done (MLX bounds its queue), so a token comes out one step
 late. The first is therefore handed on before the second step starts there, and nothing is started after the last of
 `count`: both come out when they are known, so neither TTFT nor the rate between them is shifted (a text that ends
-sooner counts one step more). Waiting for every token before the next start costs a tenth of the rate. The loop knows nothing of text, end tokens or clients; whoever reads it stops reading.
+sooner counts one step more). Waiting for every token before the next start costs a tenth of the rate.
+
+The loop knows nothing of text, end tokens or clients; whoever reads it stops reading.
 """
 
 from __future__ import annotations

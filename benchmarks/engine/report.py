@@ -241,7 +241,7 @@ def _left_out(told: dict[str, Any]) -> str:
 
 def _limits(told: dict[str, Any]) -> str:
     return (
-        "## Limits\n\nOne machine, one model, one run. An interval speaks for these prompts in this session, and for one"
+        "## Limits\n\nOne machine, one model, one run. An interval speaks for these prompts in this session and for one"
         " launch of each arm: where a process happens to lie in memory moves its rate by some per cent on this kind of"
         " machine. What an engine still computes when its turn ends (on a CPU the output matrix of the step that is"
         " under way) is"
