@@ -14,7 +14,7 @@ READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
 .PHONY: help setup battery run plan status charts report lint verify bars arms doctor probe import combine test check bench-client \
-  bench-stats bisect census soak lock clean
+  bench-stats bench-engine bisect census soak lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -87,6 +87,10 @@ bisect: $(READY) ## every switch on against off: the small model, then tiny ones
 
 census: $(READY) ## operations of a decode step, with and without each switch   (CENSUS="--model smollm2-135m")
 	@$(BIN)/switchboard census $(or $(CENSUS),--model smollm2-135m)
+
+bench-engine: $(READY) ## switchboard beside mlx_lm and llama.cpp, same weights, interleaved; 12 minutes on a quiet machine
+	@$(BIN)/switchboard fetch smollm2-135m
+	@$(BIN)/python -m benchmarks.engine $(BENCH)
 
 soak: $(READY) ## 500 cells against an engine that breaks at random, stopped and killed in between; some minutes
 	@$(BIN)/python benchmarks/soak.py

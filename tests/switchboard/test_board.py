@@ -27,6 +27,7 @@ def test_every_switch_file_declares_itself() -> None:
         "in_place_kv",
         "prompt_lookup",
         "quantized_kv",
+        "shared_rotary",
         "text_only",
     }
 

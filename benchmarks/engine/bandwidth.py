@@ -1,0 +1,74 @@
+"""How fast this machine reads memory: what a decode step cannot be faster than.
+
+    python -m benchmarks.engine.bandwidth
+
+A dot product of an array with itself reads it once and writes nothing; one thread, and one for each core, each on an
+array of its own that no cache holds. Also a copy, whose bytes count twice. The best of several passes, since other
+work only ever takes away.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from benchmarks.engine.pipes import ROOT
+
+BYTES = 256 << 20
+PASSES = 12
+
+
+def measure(passes: int = PASSES, size: int = BYTES) -> dict[str, Any]:
+    """The figures from a process of its own, in which NumPy's BLAS has one thread and picks its own kernels."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.engine.bandwidth", str(passes), str(size)],
+        cwd=ROOT, env={**kept, "OPENBLAS_NUM_THREADS": "1"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+def look(passes: int, size: int) -> dict[str, Any]:
+    """Bytes a second: reading on one thread and on all, and copying on all."""
+    import numpy as np
+
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    arrays = [np.ones(size // 4, dtype=np.float32) for _ in range(cores)]
+    spare = [np.empty_like(one) for one in arrays]
+
+    def best(work: Callable[[int], object], threads: int, moved: int) -> float:
+        with ThreadPoolExecutor(threads) as pool:
+            times = []
+            for _ in range(passes):
+                began = time.perf_counter()
+                list(pool.map(work, range(threads)))
+                times.append(time.perf_counter() - began)
+        return threads * moved / min(times)
+
+    def read(place: int) -> object:
+        return np.dot(arrays[place], arrays[place])
+
+    def copy(place: int) -> object:
+        return np.copyto(spare[place], arrays[place])
+
+    return {
+        "read_one": best(read, 1, size),
+        "read_all": best(read, cores, size),
+        "copy_all": best(copy, cores, 2 * size),
+        "cores": cores,
+        "bytes": size,
+        "passes": passes,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(look(int(sys.argv[1]), int(sys.argv[2]))))

@@ -1,0 +1,167 @@
+"""switchboard or mlx_lm in a process of its own; run with the arm as JSON.
+
+Neither ends a text at an end token, nor keeps it from being chosen: it is a token like others. Both are driven where
+their own servers and command lines drive them: `Session.generate` and `generate_step`, greedy. mlx_lm is spared its
+detokeniser. It reads prompts in pieces of 2,048 tokens, switchboard in pieces of 128 on a CPU: their own choices, left
+to them. mlx_lm hands every token on when the next step is nearly done, switchboard on a CPU all but the first and the
+last: from first to last token both make as many steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engine import pipes
+from switchboard import blas
+
+
+def per_pass(model: Any) -> int:
+    """Bytes of weights that one decode pass reads: all, less an embedding of which it reads one row."""
+    from mlx.utils import tree_flatten
+
+    flat: Any = tree_flatten(model.parameters())
+    apart = any(name.startswith("lm_head.") for name, _ in flat)
+    return sum(array.nbytes for name, array in flat if not (apart and "embed_tokens." in name))
+
+
+def told(version: str) -> dict[str, Any]:
+    """The facts that both engines tell alike."""
+    return {"version": version, "blas": blas.loaded(), "blas_threads": blas.threads_in_use(),
+            "mlx": metadata.version("mlx")}  # fmt: skip
+
+
+class Stream:
+    """A text in the making, timed by whoever takes tokens from it."""
+
+    def __init__(self) -> None:
+        self._tokens: Iterator[list[int]] = iter(())
+
+    def go(self, least: int) -> dict[str, Any]:
+        """At least that many tokens more."""
+        tokens: list[int] = []
+        passes, began, spent = 0, time.perf_counter(), time.process_time()
+        for some in self._tokens:
+            tokens += some
+            passes += 1
+            if len(tokens) >= least:
+                break
+        seconds, spent = time.perf_counter() - began, time.process_time() - spent
+        return {"tokens": tokens, "passes": passes, "seconds": seconds, "cpu_s": spent}
+
+    def end(self) -> dict[str, Any]:
+        """Forget the text."""
+        self._tokens.close()  # type: ignore[attr-defined]
+        return {}
+
+
+class Switchboard(Stream):
+    """Our engine, by way of the session that its server uses."""
+
+    def __init__(self, arm: dict[str, Any]) -> None:
+        super().__init__()
+        from switchboard.board import Board
+        from switchboard.config import Config, parse_asked
+        from switchboard.models import resolve
+        from switchboard.session import open_session
+
+        asked = parse_asked(arm["switches"], [])
+        config = Config(arm["model"], asked=asked, format=arm["format"], threads=arm["threads"])
+        self._board = Board(config.asked, os.environ)
+        self._session = open_session(config, resolve(arm["model"]), self._board)
+        loaded = self._session.loaded
+        self._encode = loaded.text.encode
+        self._session.loaded = dataclasses.replace(
+            loaded, text=dataclasses.replace(loaded.text, eos=())
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """What runs here, and what became of each switch that was asked for."""
+        loaded = self._session.loaded
+        states = {name: one.told() for name, one in self._board.positions.items() if one.asked}
+        return {
+            **told(metadata.version("battery")),
+            "format": loaded.format,
+            "parameters": loaded.parameters,
+            "weight_bytes": per_pass(loaded.model),
+            "switches": {name: [one["state"], one["reason"]] for name, one in states.items()},
+        }
+
+    def encode(self, text: str) -> dict[str, Any]:
+        """The tokens of a text."""
+        return {"tokens": self._encode(text)}
+
+    def begin(self, prompt: list[int], count: int) -> dict[str, Any]:
+        """Read a prompt; the guard of the session is called when all but its last token are read."""
+        from switchboard.decode import Tally
+        from switchboard.sampler import Sampling
+
+        stamps: list[float] = []
+        began = time.perf_counter()
+        self._tokens = self._session.generate(
+            prompt, Sampling(temperature=0.0), count, Tally(), lambda: stamps.append(time.perf_counter())
+        )  # fmt: skip
+        tokens = next(self._tokens)
+        first = time.perf_counter() - began
+        return {"prefill_s": stamps[-1] - began, "first_s": first, "tokens": tokens}
+
+
+class MlxLm(Stream):
+    """mlx_lm on the weights in a folder."""
+
+    def __init__(self, arm: dict[str, Any]) -> None:
+        super().__init__()
+        from mlx_lm.utils import load_model
+
+        self._model, config = load_model(Path(arm["place"]))
+        self._format = str(config.get("stored_as", arm["format"]))
+
+    def facts(self) -> dict[str, Any]:
+        """What runs here."""
+        return {
+            **told(metadata.version("mlx-lm")),
+            "format": self._format,
+            "weight_bytes": per_pass(self._model),
+        }
+
+    def begin(self, prompt: list[int], count: int) -> dict[str, Any]:
+        """Read a prompt; mlx_lm tells after each piece how far it is."""
+        import mlx.core as mx
+        from mlx_lm.generate import generate_step
+
+        stamps: list[float] = []
+
+        def progress(done: int, of: int) -> None:
+            if done < of:
+                stamps.append(time.perf_counter())
+
+        began = time.perf_counter()
+        steps = generate_step(
+            mx.array(prompt), self._model, max_tokens=count, prompt_progress_callback=progress
+        )
+        self._tokens = ([int(token)] for token, _ in steps)
+        tokens = next(self._tokens)
+        first = time.perf_counter() - began
+        return {"prefill_s": stamps[-1] - began, "first_s": first, "tokens": tokens}
+
+
+ENGINES = {"switchboard": Switchboard, "mlx_lm": MlxLm}
+
+
+def main() -> None:
+    """Replace the process by itself with a BLAS preloaded, where the arm has one, then serve."""
+    arm = json.loads(sys.argv[1])
+    if arm["blas"]:
+        blas.preload(arm["threads"])
+    pipes.serve(lambda: ENGINES[arm["engine"]](arm))
+
+
+if __name__ == "__main__":
+    main()
