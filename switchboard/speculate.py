@@ -37,7 +37,7 @@ def verified(
         ahead = None
         if not hopeful and made + 1 < count:
             ahead = sampler.choose(forward(model, cache, current), made + 1)
-            if early or made > 0:
+            if early:
                 start(ahead)
         token = value(current)
         made += 1
