@@ -140,11 +140,12 @@ def test_the_help_has_an_example(root: Path, call: Call) -> None:
     )
 
 
-def test_campaigns_are_combined(root: Path, call: Call) -> None:
-    def other_prompts(receipt: Receipt) -> Receipt:
-        cell = msgspec.structs.replace(receipt.cell, seed=receipt.cell.seed + 7_000_000)
-        return msgspec.structs.replace(receipt, cell=cell)
+def other_prompts(receipt: Receipt) -> Receipt:
+    cell = msgspec.structs.replace(receipt.cell, seed=receipt.cell.seed + 7_000_000)
+    return msgspec.structs.replace(receipt, cell=cell)
 
+
+def test_campaigns_are_combined(root: Path, call: Call) -> None:
     synthetic.build(root, synthetic.World(effect={"C": 1.05}), name="monday")
     again = synthetic.World(effect={"C": 1.05}, random_seed=8, change=other_prompts)
     synthetic.build(root, again, name="tuesday")
@@ -152,7 +153,7 @@ def test_campaigns_are_combined(root: Path, call: Call) -> None:
     assert code == 0
     for part in ("C against A, 95 % intervals", "monday: ", "(primary): +", "fixed effect", "tau "):
         assert part in said, said
-    assert "same seeds" not in said
+    assert "prompts of" not in said
     code, said, _ = call(root, "combine", "monday", "tuesday", "--json")
     found: dict[str, Any] = json.loads(said)
     assert code == 0 and [one["campaign"] for one in found["campaigns"]] == ["monday", "tuesday"]
@@ -161,10 +162,16 @@ def test_campaigns_are_combined(root: Path, call: Call) -> None:
 
 def test_one_name_on_two_machines_is_told_apart_by_its_folder(root: Path, call: Call) -> None:
     synthetic.build(root / "here", name="pr")
-    synthetic.build(root / "there", name="pr")
+    synthetic.build(root / "there", synthetic.World(change=other_prompts), name="pr")
     code, said, _ = call(root, "combine", "here/receipts/pr", "there/receipts/pr")
     assert code == 0 and "here/receipts/pr: " in said and "there/receipts/pr: " in said
-    assert "same seeds" in said
+
+
+def test_a_copy_is_no_second_campaign(root: Path, call: Call) -> None:
+    synthetic.build(root, name="monday")
+    synthetic.build(root, name="copied")
+    code, _, err = call(root, "combine", "monday", "copied")
+    assert code == 2 and "copied is left out: the prompts of monday again" in err
 
 
 def test_what_cannot_be_combined_is_refused(root: Path, call: Call) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -110,10 +111,16 @@ def test_47_51_stopped_anywhere_it_goes_on_and_is_complete(root: Path) -> None:
         kept = now
         Campaign(folder).receipts()
 
-    running = start(root)  # this one measures the rest, and is stopped while it publishes
-    assert until((root / "charts" / "tiny-A").is_dir, 60)
-    running.send_signal(chance.choice([signal.SIGINT, signal.SIGTERM]))
-    code, told = done(running)
+    for _ in range(3):
+        running = start(root)  # this one measures the rest, and is stopped while it publishes
+        assert until((root / "charts" / "tiny-A").is_dir, 60)
+        running.send_signal(chance.choice([signal.SIGINT, signal.SIGTERM]))
+        code, told = done(running)
+        if code != 0:
+            break
+        # C code that draws can swallow an interruption: then everything was published, and it is tried again
+        shutil.rmtree(root / "charts")
+        shutil.rmtree(root / "reports")
     assert code == 130 and "the same command goes on" in told, (seed, told)
     left_clean(root)
     assert complete(folder) == {"ok": 10}, seed

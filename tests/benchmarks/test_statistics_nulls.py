@@ -71,7 +71,9 @@ def test_an_analysis_that_counts_seeds_as_blocks_is_found_out(
         stats, "sign_flip", lambda d: None
     )  # never used for a verdict, slow for many
     monkeypatch.setattr(
-        speed.stats, "paired", lambda d, *rest: real([*d] * 4 if len(d) > 1 else d, *rest)
+        speed.stats,
+        "paired",
+        lambda d, *rest, **named: real([*d] * 4 if len(d) > 1 else d, *rest, **named),
     )
     told = nulls.summary(list(nulls.judged(40)))
     assert int(str(told["rejections"])) > int(str(told["most"]))

@@ -16,7 +16,7 @@ from battery.render.report import markdown
 
 RULES = {
     "95 %": Stopping(),
-    "98.2 %": Stopping(rule="looks", looks=(6, 8)),
+    "98.2 %": Stopping(rule="looks", looks=(6, 8, 10)),
     "97 %": Stopping(rule="precision", half_width=0.0001),
     "99 %": Stopping(rule="looks", looks=(6, 7, 8, 9, 10)),
 }

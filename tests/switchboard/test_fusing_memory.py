@@ -55,7 +55,8 @@ def test_dropping_costs_nothing_and_keeping_costs_the_copy(kind: str) -> None:
         done = joined_all(model, keep)
         grown = active() - before
         expected = copied if keep else 0
-        assert abs(grown - expected) <= 0.01 * size(model), f"keep_originals={keep}"
+        # what tests before this one left may be let go meanwhile, so less is no fault
+        assert -0.05 <= (grown - expected) / size(model) <= 0.01, f"keep_originals={keep}"
         assert [one.fused for one in done] == [4, 1, 3]
         del model, done
 
