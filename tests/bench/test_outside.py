@@ -88,6 +88,16 @@ def left_clean(root: Path) -> None:
 
 
 def test_47_51_stopped_anywhere_it_goes_on_and_is_complete(root: Path) -> None:
+    for _ in range(4):
+        if stopped_anywhere(root):
+            return
+        for name in ("receipts", "charts", "reports"):
+            shutil.rmtree(root / name, ignore_errors=True)
+    raise AssertionError("no signal of four attempts came before the end")
+
+
+def stopped_anywhere(root: Path) -> bool:
+    """One campaign stopped in every way; False where a signal came too late, which is then seen to be so."""
     chance = random.Random(seed := random.SystemRandom().randrange(10_000))
     stops = [[signal.SIGINT], [signal.SIGTERM], [signal.SIGKILL], [signal.SIGINT, signal.SIGINT]]
     chance.shuffle(stops)
@@ -101,6 +111,9 @@ def test_47_51_stopped_anywhere_it_goes_on_and_is_complete(root: Path) -> None:
             running.send_signal(number)
             time.sleep(chance.random() * 0.05)
         code, told = done(running)
+        if code == 0:
+            assert complete(folder) == {"ok": 10} and Campaign(folder).sealed(), (seed, told)
+            return False
         assert code == (-9 if numbers == [signal.SIGKILL] else 130), (seed, told)
         assert "Traceback" not in told, (seed, told)
         assert until(lambda: not carrying(str(root / "battery.lock"))), seed
@@ -132,6 +145,7 @@ def test_47_51_stopped_anywhere_it_goes_on_and_is_complete(root: Path) -> None:
     left_clean(root)
     assert report.is_file() and Campaign(folder).sealed() == sealed
     assert [path.name for path in (root / "receipts").iterdir() if path.is_dir()] == ["tiny-A"]
+    return True
 
 
 def test_nobody_reads_what_it_says(root: Path) -> None:
