@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The fused epilogue on a machine with a GPU and no network; `gpu_payload.sh` packed what it needs (extra wheel: msgspec).
-# Ends with the JSON line of benchmarks/epilogue_gpu.py and its exit status; everything lies in $OUT.
+# Ends with the JSON line of benchmarks.epilogue_gpu and its exit status; everything lies in $OUT.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONPATH=$HOME/mlx-gpu/site:$PWD XDG_CACHE_HOME=$HOME/cache PYTHONUNBUFFERED=1

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from calls import Said
 
+from battery.cli import main
 from battery.ledger.arm import Arm, Switch
 from battery.ledger.plan import Gate, Limits, Plan, Sampler
 
@@ -31,6 +33,20 @@ def fake_arm() -> Callable[..., Arm]:
         )
 
     return make
+
+
+@pytest.fixture
+def say(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+    """Call the command line in this process, in a folder: `say(root, "plan")`, for what starts nothing."""
+
+    def run(root: Path, *words: str) -> Said:
+        monkeypatch.chdir(root)
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        told = capfd.readouterr()
+        return Said(int(ended.value.code or 0), told.out, told.err)
+
+    return run
 
 
 @pytest.fixture

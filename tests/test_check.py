@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from test_cli import PLAN, Said, arm_file, battery
+from calls import Said, battery
+from test_cli import PLAN, arm_file
 
-from battery.cli import main
 from battery.cli.checking import bar_of
 from battery.ledger.claims import Bar
 from battery.ledger.errors import InputError
@@ -46,19 +47,8 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def call(
-    root: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Said]:
-    """Call the command line in this process."""
-
-    def run(*words: str) -> Said:
-        monkeypatch.chdir(root)
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        told = capfd.readouterr()
-        return Said(int(ended.value.code or 0), told.out, told.err)
-
-    return run
+def call(root: Path, say: Callable[..., Said]) -> Callable[..., Said]:
+    return partial(say, root)
 
 
 @pytest.fixture

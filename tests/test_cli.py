@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from calls import Said, battery
 
 from battery.bench.lock import MachineLock
-from battery.cli import main
 from battery.ledger.store import Campaign
 
 ENGINE = Path(__file__).parent / "fake_engine.py"
@@ -36,37 +33,9 @@ request_s = 10
 """
 
 
-def battery(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line in `root`; the machine's lock is kept apart so that tests can run beside a campaign."""
-    environment = {**os.environ, "BATTERY_LOCK": str(root / "battery.lock"), "COLUMNS": "200"}
-    line = [sys.executable, "-m", "battery", *words]
-    return subprocess.run(
-        line, cwd=root, capture_output=True, text=True, env=environment, timeout=120
-    )
-
-
-class Said(NamedTuple):
-    """What one call of the command line did."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
 @pytest.fixture
-def call(
-    root: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., Said]:
-    """Call the command line in this process: for what ends before anything is started."""
-
-    def run(*words: str) -> Said:
-        monkeypatch.chdir(root)
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        told = capfd.readouterr()
-        return Said(int(ended.value.code or 0), told.out, told.err)
-
-    return run
+def call(root: Path, say: Callable[..., Said]) -> Callable[..., Said]:
+    return partial(say, root)
 
 
 def arm_file(root: Path, name: str, *options: str, switches: Sequence[str] = ()) -> None:

@@ -7,12 +7,11 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-
-from battery.cli import main
+from calls import Said
 
 PUBLISHED = Path(__file__).parent / "fixtures" / "foreign" / "interleave-16k.csv"
 KEYS = {
@@ -20,23 +19,9 @@ KEYS = {
 }  # fmt: skip
 
 
-class Said(NamedTuple):
-    """What one call came to."""
-
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
-def call(capfd: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    def run(*words: str) -> Said:
-        with pytest.raises(SystemExit) as ended:
-            main(["import", *words])
-        told = capfd.readouterr()
-        return Said(int(ended.value.code or 0), told.out, told.err)
-
-    return run
+def call(say: Callable[..., Said]) -> Callable[..., Said]:
+    return partial(say, Path.cwd(), "import")
 
 
 def test_one_json_object_on_stdout_by_the_real_command(tmp_path: Path) -> None:
@@ -62,8 +47,8 @@ def test_one_json_object_on_stdout_by_the_real_command(tmp_path: Path) -> None:
 
 def test_a_reader_gets_a_table_and_the_warnings(call: Callable[..., Said]) -> None:
     done = call(str(PUBLISHED), "--claim", "+15.1 %")
-    assert (done.code, done.err) == (0, "")
-    lines = done.out.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
     row = next(line for line in lines if line.strip().startswith("decode  16,384"))
     assert "C / A" in row and "undecided" in row and "+7.3 % [−9.6, +27.2] n=3" in row
     for told in (
@@ -74,25 +59,25 @@ def test_a_reader_gets_a_table_and_the_warnings(call: Callable[..., Said]) -> No
         "! claim: +15.1 %",
         "note: the file cannot show in which order the arms ran",
     ):
-        assert told in done.out
+        assert told in done.stdout
 
 
 def test_options_change_what_they_say(call: Callable[..., Said]) -> None:
-    turned = json.loads(call(str(PUBLISHED), "--json", "--control", "C").out)["comparisons"][0]
+    turned = json.loads(call(str(PUBLISHED), "--json", "--control", "C").stdout)["comparisons"][0]
     assert (turned["control"], turned["candidate"]) == ("C", "A")
     assert turned["ratio"] == pytest.approx(1 / 1.07272, abs=1e-5)
-    wide = json.loads(call(str(PUBLISHED), "--json", "--margin", "40%").out)["comparisons"][0]
+    wide = json.loads(call(str(PUBLISHED), "--json", "--margin", "40%").stdout)["comparisons"][0]
     assert (wide["verdict"], wide["qualifier"], wide["margin"]) == (
         "equivalent", "within 40 %", 0.4,
     )  # fmt: skip
-    claimed = json.loads(call(str(PUBLISHED), "--json", "--claim", "-3").out)
+    claimed = json.loads(call(str(PUBLISHED), "--json", "--claim", "-3").stdout)
     assert claimed["claim"] == pytest.approx(0.97)
 
 
 def test_markup_in_a_name_is_text(call: Callable[..., Said], tmp_path: Path) -> None:
     path = tmp_path / "given.csv"
     path.write_text(PUBLISHED.read_text().replace("\nC,", "\n[red]C[/red],"))
-    assert "[red]C[/red] / A" in call(str(path)).out
+    assert "[red]C[/red] / A" in call(str(path)).stdout
 
 
 @pytest.mark.parametrize(
@@ -111,13 +96,13 @@ def test_wrong_input_ends_with_2_and_says_why(
     call: Callable[..., Said], words: list[str], complaint: str
 ) -> None:
     done = call(*words, "--json") if words else call()
-    assert done.code == 2 and done.out == ""
-    assert complaint in done.err and done.err.startswith("battery: ")
-    assert len(done.err.splitlines()) == 1
+    assert done.returncode == 2 and done.stdout == ""
+    assert complaint in done.stderr and done.stderr.startswith("battery: ")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_a_bad_line_is_named(call: Callable[..., Said], tmp_path: Path) -> None:
     path = tmp_path / "given.csv"
     path.write_text(PUBLISHED.read_text().replace("82.683", "eighty"))
     done = call(str(path))
-    assert done.code == 2 and "given.csv:5: value 'eighty' is no number" in done.err
+    assert done.returncode == 2 and "given.csv:5: value 'eighty' is no number" in done.stderr

@@ -13,7 +13,6 @@ import pytest
 
 from battery.bench import sensors
 from battery.choices import seconds_of
-from battery.cli import main
 from battery.ledger.errors import InputError
 from battery.ledger.receipt import Receipt
 
@@ -33,15 +32,8 @@ Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def call(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Call:
-    def run(root: Path, *words: str) -> tuple[int, str, str]:
-        monkeypatch.chdir(root)
-        with pytest.raises(SystemExit) as ended:
-            main(words)
-        told = capfd.readouterr()
-        return int(ended.value.code or 0), told.out, told.err
-
-    return run
+def call(say: Call) -> Call:
+    return say
 
 
 @pytest.fixture
