@@ -65,7 +65,7 @@ class Cutter:
     def attend(
         self, plain: Attention, queries: Any, keys: Any, values: Any, lazy: bool = False, **how: Any
     ) -> Any:
-        """What `plain` gives for all queries, tile by tile; `lazy`: without waiting, as it may be that nobody reads it."""
+        """What `plain` gives for all queries, tile by tile; `lazy`: nothing is waited for, as nobody may read it."""
         count, length = queries.shape[2], _length(keys)
         mask = how.pop("mask", None)
         if count <= self.rows or mask is None or _odd(mask, count, length):
