@@ -4,7 +4,7 @@ Meant for small models on a GPU, where the time of a step is Python building its
 operations: `mx.compile` builds it once and fuses what is element by element. `python -m benchmarks.compiled_gpu`
 measures it there. On a CPU a step is bound by memory and gains nothing to speak of; the first start also compiles its
 kernels with the machine's C++ compiler (half a minute, kept by MLX in the temporary folder), and without one, where
-MLX would silently fuse nothing, this declines.
+MLX would silently compile nothing, this declines.
 
 Passes of up to `widest` tokens of one sequence over mlx-lm's plain KVCache, once it holds rows; prefill stays as it
 is. The buffers are the cache's own, lengthened to a capacity that graphs.py says (a multiple of `step` rows), so that
@@ -154,7 +154,7 @@ class Hook:
             return f"{self._counter.runs} of {wanted} passes of the probe were compiled", None
         if not fuses(self._model):
             where = "this CPU: it found no C++ compiler" if on_cpu() else "this device"
-            return f"mx.compile fuses nothing on {where}, or is turned off", None
+            return f"mx.compile does nothing on {where}, or it is turned off", None
         found = compare(plain, compiled, exact=False)
         if found.difference is not None:
             return f"parity probe failed: {found.difference.told()}", None
