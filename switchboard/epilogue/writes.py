@@ -21,6 +21,7 @@ from typing import Any
 
 import mlx.core as mx
 
+
 def own(cache: Any) -> None:
     """Remember that the buffers are this cache's alone; a copy of the cache does not inherit it."""
     cache.private = (id(cache), cache.keys)
