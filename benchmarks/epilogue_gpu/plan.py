@@ -1,0 +1,62 @@
+"""What the epilogue's proof on a GPU has to measure: the list against which its verdict counts.
+
+Every case has a name of its own; a verdict divides by all of them, whatever ran.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ARMS = ("chain", "rows", "cache")
+TYPES = ("float16", "bfloat16", "float32")
+PROMPTS = (24, 250, 1500)
+"""Tokens of prose before a text: one within the first step of the cache, one that crosses its growth, one long."""
+CONTEXTS = (64, 4096)
+TOKENS = 128
+DISTINCT = 16
+"""A text of TOKENS tokens with fewer different ones than this is a loop: that it is the same says next to nothing."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model of the plan: whether its products are joined, and which parts it is for."""
+
+    joined: bool
+    text: bool
+    speed: bool
+
+
+MODELS = {
+    "smollm2-135m": Subject(joined=True, text=True, speed=True),
+    "synthetic:qwen2.5-0.5b-q4": Subject(joined=True, text=True, speed=False),
+    "synthetic:qwen2.5-0.5b-mixed": Subject(joined=False, text=True, speed=False),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Names of all that is to be measured, by part."""
+
+    kernel: tuple[str, ...]
+    text: tuple[str, ...]
+    speed: tuple[str, ...]
+
+
+def plan(geometries: tuple[str, ...]) -> Plan:
+    """The whole plan, given the names of the kernel's geometries."""
+    pairs = [(name, arm) for name in MODELS for arm in ARMS[1:]]
+    return Plan(
+        kernel=tuple(f"{kind} {name}" for kind in TYPES for name in geometries),
+        text=tuple(
+            f"{name} {arm} after {length}"
+            for name, arm in pairs
+            for length in PROMPTS
+            if MODELS[name].text
+        ),
+        speed=tuple(
+            f"{name} {arm} at {context}"
+            for name, arm in pairs
+            for context in CONTEXTS
+            if MODELS[name].speed
+        ),
+    )
