@@ -5,6 +5,7 @@ Every case has a name of its own; a verdict divides by all of them, whatever ran
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 ARMS = ("chain", "rows", "cache")
@@ -13,6 +14,7 @@ PROMPTS = (24, 250, 1500)
 """Tokens of prose before a text: one within the first step of the cache, one that crosses its growth, one long."""
 CONTEXTS = (64, 4096)
 TOKENS = 128
+VARIANTS = ("without cuDNN", "as it is")
 DISTINCT = 16
 """A text of TOKENS tokens with fewer different ones than this is a loop: that it is the same says next to nothing."""
 
@@ -42,21 +44,37 @@ class Plan:
     speed: tuple[str, ...]
 
 
+def variant() -> str:
+    """Whether this process leaves one row's attention to MLX's own kernel or lets MLX pick (`VARIANTS`)."""
+    return VARIANTS[0] if os.environ.get("MLX_CUDA_USE_CUDNN_SDPA") == "0" else VARIANTS[1]
+
+
+def text(model: str, arm: str, length: int, variant: str) -> str:
+    """The name of one text."""
+    return f"{model} {arm} after {length}, {variant}"
+
+
+def speed(model: str, arm: str, context: int) -> str:
+    """The name of one comparison of speed."""
+    return f"{model} {arm} at {context}"
+
+
 def plan(geometries: tuple[str, ...]) -> Plan:
     """The whole plan, given the names of the kernel's geometries."""
     pairs = [(name, arm) for name in MODELS for arm in ARMS[1:]]
     return Plan(
         kernel=tuple(f"{kind} {name}" for kind in TYPES for name in geometries),
         text=tuple(
-            f"{name} {arm} after {length}"
+            text(name, arm, length, one)
+            for one in VARIANTS
             for name, arm in pairs
-            for length in PROMPTS
             if MODELS[name].text
+            for length in PROMPTS
         ),
         speed=tuple(
-            f"{name} {arm} at {context}"
+            speed(name, arm, context)
             for name, arm in pairs
-            for context in CONTEXTS
             if MODELS[name].speed
+            for context in CONTEXTS
         ),
     )

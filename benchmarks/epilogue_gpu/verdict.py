@@ -6,8 +6,8 @@ The counts are out of what was planned, so a run that measured little cannot loo
 - status 1: a kernel case is not bitwise the chain's, or a text or its arrays differ where the chain repeats itself;
 - status 2: nothing of that, but something planned was not measured (each with its reason, under `errors`).
 
-`same_text` is null where that cannot be known: nothing was measured, the texts are loops of a few tokens (`DISTINCT`),
-or the chain's own second run gave other tokens.
+`same_text`, by model, is null where that cannot be known: not every text was measured, they are loops of a few tokens
+(`DISTINCT`), or the chain's own second run gave other tokens.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def verdict(plan: Plan, kernel: Told, text: Told, speed: Told) -> dict[str, Any]
     errors: list[str] = []
     found = {
         "kernel": _kernel(_measured(plan.kernel, kernel, errors), len(plan.kernel), failures),
-        **_texts(_measured(plan.text, text, errors), len(plan.text), failures),
+        **_texts(_measured(plan.text, text, errors), plan.text, failures),
         "speed": _speed(_measured(plan.speed, speed, errors), len(plan.speed)),
     }
     for part, told in (("kernel", kernel), ("text", text), ("speed", speed)):
@@ -66,8 +66,9 @@ def _kernel(there: Told, planned: int, failures: list[str]) -> dict[str, Any]:
     }
 
 
-def _texts(there: Told, planned: int, failures: list[str]) -> dict[str, Any]:
-    same, unknown = 0, []
+def _texts(there: Told, planned: tuple[str, ...], failures: list[str]) -> dict[str, Any]:
+    verdicts: dict[str, bool | None] = {}
+    unknown: list[str] = []
     for name, one in there.items():
         again, run = one["again"], one["run"]
         if run["differ"] > again["differ"]:
@@ -75,18 +76,22 @@ def _texts(there: Told, planned: int, failures: list[str]) -> dict[str, Any]:
                 f"text {name}: {run['differ']} of {run['arrays']} arrays differ from the chain's, "
                 f"and {again['differ']} of the chain's own second run"
             )
+        verdicts[name] = None
         if one["distinct"] < DISTINCT:
             unknown.append(f"{name}: {one['distinct']} different tokens, a loop")
         elif again["token"] is not None:
             unknown.append(f"{name}: the chain's second run differs from token {again['token']} on")
-        elif run["token"] is not None:
-            failures.append(f"text {name}: another token at {run['token']}")
         else:
-            same += 1
-    other = len(there) - same - len(unknown)
+            verdicts[name] = run["token"] is None
+            if run["token"] is not None:
+                failures.append(f"text {name}: another token at {run['token']}")
+    models = dict.fromkeys(name.partition(" ")[0] for name in planned)
     return {
-        "text": {"same": same, "other": other, "measured": len(there), "planned": planned},
-        "same_text": False if other else True if same == planned else None,
+        "text": {"measured": len(there), "planned": len(planned)},
+        "same_text": {
+            model: _all([verdicts.get(name) for name in planned if name.startswith(f"{model} ")])
+            for model in models
+        },
         "same_text_unknown": unknown,
         "arrays": {
             "of": sum(one["run"]["arrays"] for one in there.values()),
@@ -94,6 +99,13 @@ def _texts(there: Told, planned: int, failures: list[str]) -> dict[str, Any]:
             "chain_differs_from_itself": sum(one["again"]["differ"] for one in there.values()),
         },
     }
+
+
+def _all(verdicts: list[bool | None]) -> bool | None:
+    """False where one is, None where one is unknown, True where all are."""
+    if False in verdicts:
+        return False
+    return None if None in verdicts else True
 
 
 def _speed(there: Told, planned: int) -> dict[str, Any]:

@@ -31,13 +31,13 @@ def told(**changed: dict[str, Any]) -> dict[str, Any]:
 
 def test_all_measured_and_all_the_same_is_status_0() -> None:
     found = verdict(SMALL, **told())
-    assert (found["status"], found["same_text"], found["errors"]) == (0, True, [])
+    assert (found["status"], found["same_text"], found["errors"]) == (0, {"m": True}, [])
     assert found["kernel"]["same_by_type"] == {"float16": 2, "float32": 1}
 
 
 def test_nothing_measured_is_no_pass_and_names_every_case() -> None:
     found = verdict(SMALL, {}, {}, {})
-    assert (found["status"], found["same_text"], len(found["errors"])) == (2, None, 5)
+    assert (found["status"], found["same_text"], len(found["errors"])) == (2, {"m": None}, 5)
     assert found["kernel"] == {"same": 0, "measured": 0, "planned": 3, "same_by_type": {}}
 
 
@@ -48,7 +48,7 @@ def test_one_case_left_out_is_status_2_with_its_reason(part: str) -> None:
     whole[part][name] = {"error": "out of time"}
     found = verdict(SMALL, **whole)
     assert (found["status"], found["errors"]) == (2, [f"{name}: out of time"])
-    assert found["same_text"] is (None if part == "text" else True)
+    assert found["same_text"] == {"m": None if part == "text" else True}
 
 
 def test_a_kernel_case_that_differs_fails() -> None:
@@ -74,15 +74,15 @@ def test_more_arrays_than_the_chains_own_repeat_fail_and_as_many_do_not() -> Non
 
 def test_a_loop_of_few_tokens_is_no_same_text() -> None:
     found = verdict(SMALL, **told(text={SMALL.text[0]: text(distinct=DISTINCT - 1)}))
-    assert found["same_text"] is None and "a loop" in found["same_text_unknown"][0]
+    assert found["same_text"] == {"m": None} and "a loop" in found["same_text_unknown"][0]
 
 
 def test_another_token_fails_unless_the_chain_has_other_tokens_itself() -> None:
     other = {"token": 7, "arrays": 9, "differ": 0}
     found = verdict(SMALL, **told(text={SMALL.text[0]: text(run=other)}))
-    assert (found["status"], found["same_text"]) == (1, False)
+    assert (found["status"], found["same_text"]) == (1, {"m": False})
     found = verdict(SMALL, **told(text={SMALL.text[0]: text(run=other, again=other)}))
-    assert (found["status"], found["same_text"]) == (0, None)
+    assert (found["status"], found["same_text"]) == (0, {"m": None})
 
 
 def test_a_result_that_nobody_planned_is_an_error() -> None:
