@@ -21,17 +21,17 @@ DISTINCT = 16
 
 @dataclass(frozen=True)
 class Subject:
-    """A model of the plan: whether its products are joined, and which parts it is for."""
+    """A model of the plan: whether its products are joined, the variants of its texts, and whether it is timed."""
 
     joined: bool
-    text: bool
+    variants: tuple[str, ...]
     speed: bool
 
 
 MODELS = {
-    "smollm2-135m": Subject(joined=True, text=True, speed=True),
-    "synthetic:qwen2.5-0.5b-q4": Subject(joined=True, text=True, speed=False),
-    "synthetic:qwen2.5-0.5b-mixed": Subject(joined=False, text=True, speed=False),
+    "smollm2-135m": Subject(joined=True, variants=VARIANTS, speed=True),
+    "synthetic:qwen2.5-0.5b-q4": Subject(joined=True, variants=VARIANTS[:1], speed=False),
+    "synthetic:qwen2.5-0.5b-mixed": Subject(joined=False, variants=VARIANTS[:1], speed=False),
 }
 
 
@@ -66,9 +66,8 @@ def plan(geometries: tuple[str, ...]) -> Plan:
         kernel=tuple(f"{kind} {name}" for kind in TYPES for name in geometries),
         text=tuple(
             text(name, arm, length, one)
-            for one in VARIANTS
             for name, arm in pairs
-            if MODELS[name].text
+            for one in MODELS[name].variants
             for length in PROMPTS
         ),
         speed=tuple(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -133,27 +132,6 @@ def test_rows_are_written_where_only_the_cache_is_evaluated() -> None:
     before = run()
     on(model)
     assert same(before, run())
-
-
-def lengths(model: Any, seed: int) -> list[int]:
-    """How long the first layer's buffer is after each pass of a random walk with rewinds, past several growths."""
-    chance, cache, told = random.Random(seed), kv.make(model), []
-    model(mx.arange(chance.choice((1, 200, 253, 256, 300)))[None], cache=cache)
-    for _ in range(90):
-        model(mx.arange(chance.randint(1, 8))[None], cache=cache)
-        kv.rewind(cache, chance.randint(0, 2) if cache[0].offset > 2 else 0)
-        mx.eval(kv.arrays(cache))
-        told.append(cache[0].keys.shape[2])
-    return told
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_buffers_are_as_long_as_the_plain_caches(seed: int) -> None:
-    model = build("tiny-llama")
-    plain = lengths(model, seed)
-    assert len(set(plain)) > 1, "a walk that never grows would prove nothing"
-    on(model)
-    assert lengths(model, seed) == plain
 
 
 def test_nobody_elses_array_changes() -> None:
