@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -234,3 +237,25 @@ def test_a_small_run_of_the_real_engines(
     )
     assert (tmp_path / "reports" / "engine.md").read_text() == report.page(kept)
     assert bench.main(["--derive", "--out", str(tmp_path)]) == 0
+
+
+def test_ctrl_c_ends_a_run_with_the_blocks_it_has(tmp_path: Path) -> None:
+    words = ["--quick", "--model", "synthetic:tiny-llama", "--rungs", "16", "--blocks", "500"]
+    command = [sys.executable, "-m", "benchmarks.engine", *words, "--arms", FUSED]
+    told = []
+    # a group of its own, signalled whole, as a terminal does
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path)], cwd=ROOT, stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    ) as run:  # fmt: skip
+        assert run.stderr is not None
+        for line in run.stderr:
+            told.append(line)
+            if line.startswith("block 2 of 500"):
+                os.killpg(run.pid, signal.SIGINT)
+    assert run.returncode == 1, told
+    assert any(line.startswith("about ") and "for 500 blocks" in line for line in told)
+    kept = json.loads((tmp_path / "reports" / "engine.stopped.json").read_text())
+    assert kept["stopped"] == "interrupted" and 2 <= kept["blocks"] < kept["planned"] == 500
+    assert {one["block"] for one in kept["samples"]} == set(range(1, kept["blocks"] + 1))
+    assert not (tmp_path / "reports" / "engine.json").exists()
