@@ -131,7 +131,7 @@ def compare(wanted: Sequence[Arm], source: Source, asked: argparse.Namespace) ->
     return {
         "model": {"name": source.name, "digest": source.digest, "parameters": facts["parameters"],
                   "mlx": facts["mlx"]},
-        "absent": absent, "rungs": asked.rungs, "slice": asked.slice, "tokens": 1 + kinds.SLICES * asked.slice,
+        "absent": absent, "rungs": asked.rungs, "slice": asked.slice, "tokens": 1 + kinds.SLICES * (asked.slice + 1),
         "seed": SEED, "others": others, **found,
     }  # fmt: skip
 

@@ -83,6 +83,7 @@ class Llama:
             raise RuntimeError(f"{timings['prompt_n']} tokens were read again instead of one")
         seconds = (timings["prompt_ms"] + timings["predicted_ms"]) / 1000
         return {
+            "lead": [],
             "tokens": told["tokens"],
             "passes": len(told["tokens"]),
             "seconds": seconds,

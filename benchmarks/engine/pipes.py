@@ -30,7 +30,7 @@ class Engine(Protocol):
     def go(self, least: int) -> dict[str, Any]:
         """At least that many tokens more: `tokens`, `passes`, `seconds` and processor time, `cpu_s`.
 
-        The time ends when nothing of what was started is left to compute.
+        `lead` are tokens that came before the clock started. Nothing is left computing when it answers.
         """
 
     def end(self) -> dict[str, Any]:

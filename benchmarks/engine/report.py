@@ -252,8 +252,9 @@ def _limits(told: dict[str, Any]) -> str:
         "One machine, one model, one run. An interval speaks for these prompts in this session and for one launch of"
         " each arm; another launch may lie elsewhere in memory and run at another rate.",
         "switchboard builds the next step's graph while the current one computes, starts its first layers, hands the"
-        " token on and then starts the rest; mlx_lm starts the whole next step first. Each turn therefore ends when"
-        " all that was started is computed, so what is started ahead is paid by the arm that starts it.",
+        " token on and then starts the rest; mlx_lm starts the whole next step first. So a turn is timed from its"
+        " first token to its last, with as much started ahead at the one as at the other, and what was started is"
+        " waited for when the clock has stopped: nothing of it runs in another arm's turn.",
         "The text decides what drafts are worth: this is prose that goes on, which quotes little of itself.",
     ]
     if llamas:

@@ -14,6 +14,8 @@ from benchmarks.engine.arms import PLAIN, Arm
 
 LETTERS = 8
 """Characters taken for a token: more than any prose needs on average."""
+LEEWAY = 32
+"""Tokens beyond those of a turn: its lead, and drafts that bring more than was asked for."""
 Prompts = Mapping[tuple[int, int], list[int]]
 """Tokens by block, from 1, and rung."""
 
@@ -85,7 +87,7 @@ def expected(
     rungs = sorted({rung for _, rung in prompts})
     whole = 0.0
     for arm in arms:
-        begun = engines[arm.name].ask("begin", prompt=prompts[1, rungs[0]], count=1 + 2 * size)
+        begun = engines[arm.name].ask("begin", prompt=prompts[1, rungs[0]], count=1 + size + LEEWAY)
         went = engines[arm.name].ask("go", least=size)
         engines[arm.name].ask("end")
         asked = [rung for rung in rungs if arm in at(arms, rungs, rung)]
@@ -118,8 +120,8 @@ def _round(
 ) -> list[Sample]:
     """One prompt through every arm."""
     most = max(arm.slices for arm in order)
-    # more than is taken: what starts ahead does so in the last turn too, and drafts may bring some more
-    count = 1 + 2 * most * size
+    # more than is taken: who starts ahead does so in the last turn too
+    count = 1 + most * (size + LEEWAY)
     begun = {arm.name: engines[arm.name].ask("begin", prompt=prompt, count=count) for arm in order}
     cut: dict[str, list[dict[str, Any]]] = {arm.name: [] for arm in order}
     for turn in range(most):
@@ -130,7 +132,10 @@ def _round(
     for arm in order:
         engines[arm.name].ask("end")
     ids = {
-        name: [*begun[name]["tokens"], *(token for one in cuts for token in one["tokens"])]
+        name: [
+            *begun[name]["tokens"],
+            *(token for one in cuts for token in one["lead"] + one["tokens"]),
+        ]
         for name, cuts in cut.items()
     }
     against = ids.get(PLAIN) or ids[sorted(ids)[0]]

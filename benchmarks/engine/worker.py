@@ -6,8 +6,12 @@ detokeniser. Each reads prompts in pieces of the size that it chooses itself (`c
 
 When a token is handed on, mlx_lm has started the next step, which MLX on a CPU nearly ends before it returns;
 switchboard there has built the next step's graph while the current one computed and started its first layers, and
-starts the rest when the next token is asked for. So a turn ends only when all that the engine has started is done:
-otherwise whoever starts more would have it computed outside its time, beside the engine whose turn comes next.
+starts the rest when the next token is asked for. A clock over whole turns would favour one or the other: if it stops
+at the last token, what was started ahead is computed for nothing; if it waits for that, whoever has the next graph
+not yet built starts each turn with an idle processor. So a turn is timed between tokens, as in a text without turns:
+its first pass, the lead, is not counted, and when the clock has stopped, all that was started is waited for, so that
+nothing of it runs beside the engine whose turn comes next. As much is started ahead where the clock starts as where
+it stops.
 """
 
 from __future__ import annotations
@@ -61,7 +65,8 @@ class Stream:
         raise NotImplementedError
 
     def go(self, least: int) -> dict[str, Any]:
-        """At least that many tokens more, and the end of all work that they started."""
+        """One pass that is not timed, then at least that many tokens, then the end of all that they started."""
+        lead = next(self._tokens)
         tokens: list[int] = []
         passes, began, spent = 0, time.perf_counter(), time.process_time()
         for some in self._tokens:
@@ -69,9 +74,15 @@ class Stream:
             passes += 1
             if len(tokens) >= least:
                 break
-        self.settle()
         seconds, spent = time.perf_counter() - began, time.process_time() - spent
-        return {"tokens": tokens, "passes": passes, "seconds": seconds, "cpu_s": spent}
+        self.settle()
+        return {
+            "lead": lead,
+            "tokens": tokens,
+            "passes": passes,
+            "seconds": seconds,
+            "cpu_s": spent,
+        }
 
     def end(self) -> dict[str, Any]:
         """Forget the text."""

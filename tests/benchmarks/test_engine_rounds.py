@@ -46,6 +46,7 @@ class Scripted:
         self.next += count
         return {
             "tokens": tokens,
+            "lead": [],
             "prefill_s": 1.0,
             "first_s": 1.1,
             "passes": count,
@@ -190,7 +191,9 @@ def test_whole_blocks_outlive_an_interruption(monkeypatch: pytest.MonkeyPatch) -
     assert cut_short(monkeypatch, error, 3)["stopped"] is None
 
 
-def test_a_turn_ends_when_what_it_started_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_is_timed_between_tokens_and_leaves_nothing_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     events: list[str] = []
 
     class Probe(worker.Stream):
@@ -201,12 +204,17 @@ def test_a_turn_ends_when_what_it_started_is_computed(monkeypatch: pytest.Monkey
         events.append("clock")
         return float(len(events))
 
+    def tokens() -> Iterator[list[int]]:
+        for number in range(9):
+            events.append("token")
+            yield [number]
+
     probe = Probe()
-    probe._tokens = iter([[1], [2], [3]])
+    probe._tokens = tokens()
     monkeypatch.setattr(worker.time, "perf_counter", clock)
     told = probe.go(2)
-    assert events == ["clock", "settled", "clock"] and told["seconds"] == 2.0
-    assert told["tokens"] == [1, 2] and told["passes"] == 2
+    assert events == ["token", "clock", "token", "token", "clock", "settled"]
+    assert (told["lead"], told["tokens"], told["passes"]) == ([0], [1, 2], 2)
 
 
 def test_each_mlx_engine_waits_for_the_stream_it_computes_on(
