@@ -5,7 +5,7 @@
 `reports/engine.md` follows from `reports/engine.json` alone; `--derive` writes it again without measuring. How long it
 will take is told before the first block and after each. Ctrl-C, or an engine that dies, ends it early: the blocks that
 are done are written as `reports/engine.stopped.json` and `.md`, so that a whole report is not replaced by half a one.
-The last line is one JSON object.
+The last line is one JSON object. Exit codes: 0 whole, 130 interrupted, 1 an engine died.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ RUNGS, BLOCKS, SLICE, SEED = (128, 512), 6, 8, 5
 DISTURBED = 0.05
 ROUTE_RUNG, ROUTE_BLOCKS, ROUTE_SLICE = 16, 3, 4
 LLAMA_WHEEL = "xllamacpp"
+INTERRUPTED = "interrupted"
 
 
 def say(text: str) -> None:
@@ -107,7 +108,7 @@ def gather(
     except (KeyboardInterrupt, Failed) as error:
         if not done:
             raise
-        stopped = str(error) or "interrupted"
+        stopped = str(error) or INTERRUPTED
         say(f"stopped after {done} of {blocks} blocks: {stopped}")
     return {"arms": arms, "blocks": done, "planned": blocks, "stopped": stopped,
             "samples": msgspec.to_builtins(samples)}  # fmt: skip
@@ -170,7 +171,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
                 document["routes"] = routes(source, 1 if asked.quick else ROUTE_BLOCKS, cores)
             document["stopped"] = document.get("routes", {}).get("stopped")
         except (KeyboardInterrupt, Failed) as error:
-            document["stopped"] = str(error) or "interrupted after the comparison"
+            document["stopped"] = str(error) or f"{INTERRUPTED} after the comparison"
     return {
         "command": "make bench-engine", "machine": fingerprint(), **document,
         "bandwidth": {key: max(one[key] for one in read) for key in read[0]},
@@ -257,7 +258,8 @@ def main(argv: list[str] | None = None) -> int:
     for name, why in document["absent"].items():
         say(f"{name}: not measured: {why}")
     print(json.dumps(ratios.headline(document)))
-    return 1 if document["stopped"] else 0
+    stopped = document["stopped"]
+    return 0 if not stopped else 130 if stopped.startswith(INTERRUPTED) else 1
 
 
 if __name__ == "__main__":

@@ -92,7 +92,8 @@ def expected(
         engines[arm.name].ask("end")
         asked = [rung for rung in rungs if arm in at(arms, rungs, rung)]
         reading = begun["first_s"] * sum(asked) / rungs[0]
-        whole += reading + len(asked) * arm.slices * went["seconds"]
+        turn = went["seconds"] * (1 + size) / size  # with the lead, which `go` does not count
+        whole += reading + len(asked) * arm.slices * turn
     return whole
 
 
