@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections import Counter as Tally
+from collections import Counter as Counts
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -70,7 +70,7 @@ class Change:
 
     def reconciles(self, plain: dict[str, int]) -> bool:
         """Whether the plain step, less what disappeared, and with what came, is the new one."""
-        told = Tally(plain)
+        told = Counts(plain)
         told.subtract(self.gone)
         told.update(self.came)
         return {name: count for name, count in told.items() if count} == self.operations
@@ -86,6 +86,7 @@ class Census:
     plain: dict[str, int]
     changes: list[Change]
     launches: int | None
+    """Kernels of a plain step; null where the driver's records cannot be had, and the next field says why."""
     launches_unknown: str | None
     kernels: dict[str, int] = field(default_factory=dict)
 
@@ -96,7 +97,7 @@ def operations(outputs: Sequence[mx.array]) -> dict[str, int]:
         path = Path(folder) / "graph.dot"
         mx.export_to_dot(str(path), *outputs)
         # Not by their numbers: all calls of one compiled function stand under the same one.
-        counts = Tally(NODE.findall(path.read_text()))
+        counts = Counts(NODE.findall(path.read_text()))
     return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
@@ -136,7 +137,7 @@ def _change(plain: Subject, asked: Asked, counts: dict[str, int]) -> Change:
     if subject.off is not None:
         return Change(asked.name, subject.off, counts, {}, {}, 0)
     now, ran = step(subject), launched(subject)
-    gone, came = Tally(counts) - Tally(now), Tally(now) - Tally(counts)
+    gone, came = Counts(counts) - Counts(now), Counts(now) - Counts(counts)
     coverage = subject.coverage or {}
     touched = coverage.get("fused", 0) + coverage.get("partly", 0)
     kernels = {} if isinstance(ran, str) else ran
@@ -175,9 +176,7 @@ def launches() -> str:
     """Why the kernel launches of a step are not known."""
     if mx.default_device() == mx.Device(mx.cpu):
         return "on a CPU an operation is a function call: no kernels are launched"
-    return (
-        "MLX does not count its launches; a profiler of the device has to be run around a request"
-    )
+    return "MLX does not count its launches; CUPTI counts them on an NVIDIA GPU, and here there is none"
 
 
 def table(census: Census) -> list[str]:
