@@ -7,7 +7,7 @@ Every arm is the engine's own model with its switches on. Greedy tokens of every
 first: a token may be another one only where the plain logits were a near-tie (twice the bound of `rounding`). Then
 each block times every arm once, the order rotating (on a CPU by processor time); a ratio is that of speeds by blocks,
 with its 95 % interval. What the time does not allow is left out, and named. The whole goes to FOLDER/compiled.json;
-exit status 1 when a decided token changed or an arm stayed off, 2 when nothing could be measured.
+exit status 1 when a decided token changed or an arm stayed off, 2 when something planned was not measured.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import argparse
 import json
 import math
 import os
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -24,7 +25,6 @@ from typing import Any
 
 import mlx.core as mx
 
-from battery.analyse import stats
 from switchboard import blas, decode
 from switchboard import cache as kv
 from switchboard.bisect.compare import bound
@@ -65,7 +65,7 @@ class Arm:
         """Greedy steps after a prompt of so many tokens, prefilled."""
         prompt = [(17 * place + 3) % 500 for place in range(context)]
         cache = kv.make(self.model)
-        chunk = 2048 if decode.starts_early() else 128
+        chunk = 128 if mx.default_device() == mx.Device(mx.cpu) else 2048
         decode.prefill(self.model, cache, prompt, chunk, Tally(), lambda: None)
         return decode.plain(self.model, cache, prompt[-1], Sampler(GREEDY, ()), 10**6)
 
@@ -79,7 +79,8 @@ class Arm:
         steps = self.begin(context)
         for _ in range(WARM):
             next(steps)
-        clock = time.perf_counter if decode.starts_early() else time.process_time
+        on_cpu = mx.default_device() == mx.Device(mx.cpu)
+        clock = time.process_time if on_cpu else time.perf_counter
         started = clock()
         for _ in range(STEPS):
             next(steps)
@@ -119,10 +120,19 @@ def speeds(arms: dict[str, Arm], context: int, late: Callable[[], bool]) -> dict
     for name, to in pairs:
         if name in rates and to in rates and len(rates[name]) > 1:
             logs = [math.log(a / b) for a, b in zip(rates[name], rates[to], strict=True)]
-            found = stats.paired(logs)
-            if found is not None:
-                told["ratio"][f"{name} / {to}"] = [found.ratio, found.low, found.high]
+            told["ratio"][f"{name} / {to}"] = interval(logs)
     return told
+
+
+def interval(logs: list[float]) -> list[float]:
+    """Ratio and its 95 % t interval; where there is no scipy, as on a bare GPU machine, the ratio and nothing more."""
+    middle = statistics.fmean(logs)
+    try:
+        from scipy.stats import t
+    except ImportError:
+        return [math.exp(middle)]
+    half = float(t.ppf(0.975, len(logs) - 1)) * statistics.stdev(logs) / math.sqrt(len(logs))
+    return [math.exp(middle + step) for step in (0.0, -half, half)]
 
 
 def measure(
@@ -152,7 +162,7 @@ def show(model: str, context: int, told: dict[str, Any]) -> None:
     for name, rates in told["rates"].items():
         rate = f"{sorted(rates)[len(rates) // 2]:8.1f}" if rates else "    none"
         versus = told["ratio"].get(f"{name} / plain")
-        ratio = f"{versus[0]:.3f} [{versus[1]:.3f}, {versus[2]:.3f}]" if versus else ""
+        ratio = " ".join(f"{figure:.3f}" for figure in versus or ())
         stray = told["strays"].get(name)
         same = "" if name == "plain" else "same tokens" if stray is None else f"differs: {stray}"
         print(f"| {model} | {context} | {name:<16} | {rate} | {ratio} | {same} |", flush=True)
@@ -169,27 +179,28 @@ def main() -> int:
     ask.add_argument("--contexts", nargs="+", type=int, default=list(CONTEXTS))
     ask.add_argument("--anyway", action="store_true")
     asked = ask.parse_args()
-    told: dict[str, Any] = {"device": str(mx.default_device()), "mlx": mx.__version__, "models": {}}
-    if not decode.starts_early() and not asked.anyway:
+    told: dict[str, Any] = {
+        "device": str(mx.default_device()), "mlx": mx.__version__, "contexts": asked.contexts, "models": {},
+    }  # fmt: skip
+    if mx.default_device() == mx.Device(mx.cpu) and not asked.anyway:
         told["left_out"] = "no GPU here: a step on a CPU is bound by memory; --anyway measures it"
         print(json.dumps(told))
         return 2
-    if not decode.starts_early():
+    if mx.default_device() == mx.Device(mx.cpu):
         blas.preload(1)
     started = time.perf_counter()
     print(
-        "| model | context | arm | tok/s, median | to plain | tokens |\n|---|---:|---|---:|---|---|"
+        "| model | context | arm | tok/s, median | to plain, its interval | tokens |\n|---|---:|---|---:|---|---|"
     )
     for place, name in enumerate(asked.models):
         share = asked.budget * (place + 1) / len(asked.models)
         mine: dict[str, Any] = told["models"].setdefault(name, {})
+
+        def late(share: float = share) -> bool:
+            return time.perf_counter() - started > share
+
         try:
-            measure(
-                name,
-                asked.contexts,
-                mine,
-                lambda share=share: time.perf_counter() - started > share,
-            )  # type: ignore[misc]
+            measure(name, asked.contexts, mine, late)
         except Exception as error:
             mine["error"] = f"{type(error).__name__}: {error}"
             print(f"{name}: ERROR {mine['error']}", flush=True)
@@ -215,8 +226,14 @@ def verdict(told: dict[str, Any]) -> int:
                     wrong.append(
                         f"{name}, {arm}, context {context}: another token, decided: {stray}"
                     )
-    print(json.dumps({"took_s": told["took_s"], "wrong": wrong}))
-    return 1 if wrong else 0
+    missing = [
+        f"{name}, context {context}"
+        for name, mine in told["models"].items()
+        for context in told["contexts"]
+        if mine.get(str(context), {}).get("blocks", 0) < 2
+    ]
+    print(json.dumps({"took_s": told["took_s"], "wrong": wrong, "not_measured": missing}))
+    return 1 if wrong else 2 if missing else 0
 
 
 if __name__ == "__main__":
