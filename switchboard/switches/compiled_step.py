@@ -19,8 +19,8 @@ to), quantized_kv and fused_epilogue (whose kernel writes at a place that is a n
 
 Rounding: fused operations and sums over a longer buffer may round differently. The probe's note says whether they did.
 Costs: rows up to the capacity, at most 512 or an eighth of them, whichever is more; one copy of them at each new
-capacity. `runs` counts passes, `graphs` those that were made, `left` passes over a cache of another class. Turned off by
-not asking for it, or by SWITCHBOARD_COMPILED_STEP=0.
+capacity. `runs` counts passes, `graphs` those that were made, `left` passes over a cache of another class. Turned off
+by not asking for it, or by SWITCHBOARD_COMPILED_STEP=0.
 """
 
 from __future__ import annotations
