@@ -12,6 +12,8 @@ import ctypes
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
@@ -39,6 +41,19 @@ def preload(threads: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+
+
+@contextmanager
+def handed_on() -> Iterator[None]:
+    """Give processes that are started meanwhile the BLAS that was preloaded into this one."""
+    library = os.environ.get(MARK)
+    if library is not None:
+        os.environ["LD_PRELOAD"] = library
+    try:
+        yield
+    finally:
+        if library is not None:
+            os.environ.pop("LD_PRELOAD", None)
 
 
 def find() -> Path | None:

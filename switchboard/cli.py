@@ -102,12 +102,21 @@ def bisect(
     ] = None,
     format: Annotated[str, typer.Option(help="Of --model: auto, float32 or quantized")] = "auto",
     prompts: Annotated[int, typer.Option(min=1, max=10, help="Prompts of the last rung.")] = 2,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens of each of its texts.")] = 8,
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Tokens of each of its texts; 16 by default, 8 of random weights."
+        ),
+    ] = None,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Models at a time; on a CPU one for each core.")
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="What every rung said.")] = False,
     json: Annotated[bool, typer.Option("--json", help="All of it, as one document.")] = False,
 ) -> None:
     """Prove a switch on against off, in five rungs; status 1 when a rung failed, 3 when nothing could be climbed."""
     from switchboard.bisect.matrix import run
+    from switchboard.bisect.rungs import Plan
 
     raise typer.Exit(
         run(
@@ -115,7 +124,8 @@ def bisect(
             models=[(name, format) for name in model or []],
             families=family or [],
             quantisations=quantisation or [],
-            plan=(prompts, tokens),
+            plan=Plan(prompts) if tokens is None else Plan(prompts, tokens, tokens),
+            processes=processes,
             verbose=verbose,
             as_json=json,
         )

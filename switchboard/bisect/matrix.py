@@ -1,15 +1,26 @@
-"""Every switch on every model that was asked for, and the table of what was found."""
+"""Each switch on each model that was asked for, and the table of what was found.
+
+Models are independent of each other, so on a CPU several are climbed at a time, each in a process of its own: MLX's
+kernels there run on one thread. All of one model's switches are climbed in one process, against one observation of it.
+"""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 
+import mlx.core as mx
+
+from switchboard import blas
+from switchboard.bisect.kept import Kept
 from switchboard.bisect.ladder import climb
 from switchboard.bisect.outcome import RUNGS, Climb
 from switchboard.bisect.rungs import Plan, observe
-from switchboard.bisect.subject import Subject, open_plain, put_on
+from switchboard.bisect.subject import open_plain, put_on
 from switchboard.config import Asked
 from switchboard.errors import ConfigError
 from switchboard.registry import known, unknown
@@ -18,8 +29,6 @@ from switchboard.sources.tiny import FAMILIES, QUANTISATIONS
 MARKS = {"passed": "ok", "failed": "FAIL", "not applicable": "–"}
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_QUANTISATIONS = ("none", "q4-g32", "mixed")
-UNCHANGING = ("draft", "cache")
-"""Stages that leave the model as it was, so that it need not be read again."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +54,48 @@ def climb_all(
     plan: Plan,
     tell: Callable[[Climb], None],
 ) -> list[Climb]:
-    """Climb with each switch on each model; every model is observed once."""
+    """Climb with each switch on each model; every model is read and observed once."""
     climbs: list[Climb] = []
     for model in models:
-        plain: Subject | None = open_plain(model.name, model.format)
-        reference = observe(plain, plan)  # type: ignore[arg-type]
+        plain = open_plain(model.name, model.format)
+        kept, reference = Kept(plain.model), observe(plain, plan.of(model.name))
         for one in asked:
-            subject = plain or open_plain(model.name, model.format)
-            made = climb(subject, reference, one, put_on)
-            untouched = made.declined is not None or known()[one.name].stage in UNCHANGING
-            plain = subject if untouched else None
-            climbs.append(made)
-            tell(made)
+            climbs.append(climb(plain, reference, one, put_on))
+            kept.put_back()
+            tell(climbs[-1])
+        mx.clear_cache()
     return climbs
+
+
+def climb_side_by_side(
+    models: Sequence[Model],
+    asked: Sequence[Asked],
+    plan: Plan,
+    tell: Callable[[Climb], None],
+    processes: int,
+) -> list[Climb]:
+    """The same in so many processes, a model at a time each; told as models are done, returned in their order."""
+    if processes < 2 or len(models) < 2:
+        return climb_all(models, asked, plan, tell)
+    # Not forked: a thread of MLX in this process would be missing there.
+    context = multiprocessing.get_context("spawn")
+    with blas.handed_on(), ProcessPoolExecutor(processes, context) as pool:
+        running = {pool.submit(_one, model, asked, plan): model for model in models}
+        done: dict[Model, list[Climb]] = {}
+        for future in as_completed(running):
+            done[running[future]] = future.result()
+            for one in future.result():
+                tell(one)
+    return [one for model in models for one in done[model]]
+
+
+def _one(model: Model, asked: Sequence[Asked], plan: Plan) -> list[Climb]:
+    return climb_all([model], asked, plan, lambda one: None)
+
+
+def at_a_time() -> int:
+    """How many models are climbed at once: on a CPU as many as there are cores, on a GPU one."""
+    return (os.cpu_count() or 1) if mx.default_device() == mx.Device(mx.cpu) else 1
 
 
 def summary(climbs: Sequence[Climb]) -> dict[str, int]:
@@ -78,7 +116,8 @@ def run(
     models: Sequence[tuple[str, str]],
     families: Sequence[str],
     quantisations: Sequence[str],
-    plan: tuple[int, int],
+    plan: Plan,
+    processes: int | None = None,
     verbose: bool,
     as_json: bool,
 ) -> int:
@@ -99,7 +138,7 @@ def run(
         if not as_json:
             print("\n".join([row(one), *details(one, everything)]), flush=True)
 
-    climbs = climb_all(chosen, switches, Plan(*plan), tell)
+    climbs = climb_side_by_side(chosen, switches, plan, tell, processes or at_a_time())
     found = summary(climbs)
     if as_json:
         print(json.dumps({"climbs": [asdict(one) for one in climbs], **found}, indent=2))
