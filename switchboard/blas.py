@@ -1,9 +1,8 @@
 """Give MLX's CPU build a real BLAS, and say which one really runs.
 
 The wheel of MLX for Linux links the reference BLAS (about 2 GFLOP/s). A BLAS preloaded into the process takes its
-place: measured 3x in decode and about 15x in prefill. That must happen before MLX is loaded, so the process
-replaces itself once (execve keeps its pid). Nothing of MLX is imported here. SWITCHBOARD_BLAS=0 leaves MLX as
-shipped.
+place (reports/LOG.md has the rates of both). That must happen before MLX is loaded, so the process replaces itself
+once (execve keeps its pid). Nothing of MLX is imported here. SWITCHBOARD_BLAS=0 leaves MLX as shipped.
 """
 
 from __future__ import annotations
