@@ -24,8 +24,7 @@ MAPS = Path("/proc/self/maps")
 def preload(threads: int) -> None:
     """Replace this process by itself with a BLAS preloaded, or return when there is nothing to do."""
     if MARK in os.environ:
-        # Children (git, pip) must not inherit it.
-        os.environ.pop("LD_PRELOAD", None)
+        keep()
         return
     if os.environ.get(KILL) == "0" or not _helps_here():
         return
@@ -42,6 +41,11 @@ def preload(threads: int) -> None:
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
 
 
+def keep() -> None:
+    """Let no child (git, pip) inherit what was preloaded into this process."""
+    os.environ.pop("LD_PRELOAD", None)
+
+
 @contextmanager
 def handed_on() -> Iterator[None]:
     """Give processes that are started meanwhile the BLAS that was preloaded into this one."""
@@ -52,7 +56,7 @@ def handed_on() -> Iterator[None]:
         yield
     finally:
         if library is not None:
-            os.environ.pop("LD_PRELOAD", None)
+            keep()
 
 
 def find() -> Path | None:

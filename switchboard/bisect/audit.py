@@ -19,7 +19,7 @@ from switchboard.bisect.subject import Subject
 from switchboard.decode import forward
 from switchboard.sampler import Sampling
 
-PROMPT, ANSWER = 40, 4
+PROMPT, ANSWER = 12, 3
 
 
 def hold(subject: Subject, before: Known) -> tuple[str | None, str]:

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 
 import mlx.core as mx
@@ -22,7 +23,7 @@ from switchboard.bisect.outcome import RUNGS, Climb
 from switchboard.bisect.rungs import Plan, observe
 from switchboard.bisect.subject import open_plain, put_on
 from switchboard.config import Asked
-from switchboard.errors import ConfigError
+from switchboard.errors import ConfigError, ModelError
 from switchboard.registry import known, unknown
 from switchboard.sources.tiny import FAMILIES, QUANTISATIONS
 
@@ -79,13 +80,20 @@ def climb_side_by_side(
         return climb_all(models, asked, plan, tell)
     # Not forked: a thread of MLX in this process would be missing there.
     context = multiprocessing.get_context("spawn")
-    with blas.handed_on(), ProcessPoolExecutor(processes, context) as pool:
+    with blas.handed_on(), ProcessPoolExecutor(processes, context, blas.keep) as pool:
         running = {pool.submit(_one, model, asked, plan): model for model in models}
         done: dict[Model, list[Climb]] = {}
-        for future in as_completed(running):
-            done[running[future]] = future.result()
-            for one in future.result():
-                tell(one)
+        try:
+            for future in as_completed(running):
+                done[running[future]] = future.result()
+                for one in done[running[future]]:
+                    tell(one)
+        except BrokenProcessPool as error:
+            raise ModelError(
+                f"a process ended while it climbed ({error}); where memory is short give --processes 1"
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
     return [one for model in models for one in done[model]]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ import mlx.core as mx
 import pytest
 from typer.testing import CliRunner
 
+from switchboard import blas
 from switchboard.bisect.calls import know
 from switchboard.bisect.compare import compare
 from switchboard.bisect.kept import Kept
@@ -20,6 +22,7 @@ from switchboard.bisect.rungs import Plan, blocks, inputs, walk
 from switchboard.bisect.subject import open_plain, put_on
 from switchboard.cli import app
 from switchboard.config import Asked
+from switchboard.errors import ModelError
 from switchboard.registry import known
 from switchboard.sources.tiny import FAMILIES, QUANTISATIONS
 
@@ -126,6 +129,10 @@ def test_planted_changes_of_every_kind_are_put_back() -> None:
     assert inputs(plain).parts[0].path == noted.parts[0].path
 
 
+def fallen(*_: object) -> None:
+    os._exit(9)
+
+
 def test_processes_side_by_side_find_what_one_finds() -> None:
     models = tiny(["llama", "qwen2"], ["none"])
     asked, told = [Asked("fused_qkv"), Asked("fused_experts")], list[Climb]()
@@ -146,6 +153,25 @@ def test_an_error_of_one_process_is_the_error_of_all() -> None:
     models = [Model("synthetic:tiny-llama-none"), Model("synthetic:tiny-lama")]
     with pytest.raises(Exception, match="did you mean 'tiny-llama'"):
         climb_side_by_side(models, [Asked("fused_qkv")], Plan(1, 2, 2), lambda one: None, 2)
+
+
+def test_a_process_that_dies_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("switchboard.bisect.matrix._one", fallen)
+    with pytest.raises(ModelError, match="--processes 1"):
+        climb_side_by_side(tiny(["llama", "qwen2"], ["none"]), [], Plan(), lambda one: None, 2)
+
+
+def test_what_was_preloaded_reaches_the_processes_and_no_other_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(blas.MARK, "libsome.so")
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    with blas.handed_on():
+        assert os.environ["LD_PRELOAD"] == "libsome.so"
+    assert "LD_PRELOAD" not in os.environ
+    monkeypatch.delenv(blas.MARK)
+    with blas.handed_on():
+        assert "LD_PRELOAD" not in os.environ
 
 
 def test_the_command_tells_of_every_model_and_ends_with_one_line_of_numbers() -> None:
