@@ -105,7 +105,7 @@ def bisect(
     tokens: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Tokens of each of its texts; 16 by default, 8 of random weights."
+            min=1, help="Tokens of each of its texts; 12 by default, 8 of random weights."
         ),
     ] = None,
     processes: Annotated[
