@@ -109,7 +109,10 @@ def bisect(
         ),
     ] = None,
     processes: Annotated[
-        int | None, typer.Option(min=1, help="Models at a time; on a CPU one for each core.")
+        int | None,
+        typer.Option(
+            min=1, help="Models, or halves of one, at a time; on a CPU one for each core."
+        ),
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="What every rung said.")] = False,
     json: Annotated[bool, typer.Option("--json", help="All of it, as one document.")] = False,

@@ -1,7 +1,7 @@
 """Each switch on each model that was asked for, and the table of what was found.
 
 Models are independent of each other, so on a CPU several are climbed at a time, each in a process of its own: MLX's
-kernels there run on one thread. All of one model's switches are climbed in one process, against one observation of it.
+kernels there run on one thread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from switchboard.sources.tiny import FAMILIES, QUANTISATIONS
 
 MARKS = {"passed": "ok", "failed": "FAIL", "not applicable": "–"}
 DEFAULT_MODEL = "smollm2-135m"
-DEFAULT_QUANTISATIONS = ("none", "q4-g32", "mixed")
+DEFAULT_QUANTISATIONS = ("none", "mixed")
+"""Mixed holds its lower layers in q4-g32 throughout and has 8 bits in the upper ones; others are asked for by name."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,11 @@ class Model:
 
     name: str
     format: str = "auto"
+
+    @property
+    def random(self) -> bool:
+        """Whether its weights are."""
+        return self.name.startswith("synthetic:")
 
 
 def tiny(families: Sequence[str], quantisations: Sequence[str]) -> list[Model]:
@@ -59,13 +65,33 @@ def climb_all(
     climbs: list[Climb] = []
     for model in models:
         plain = open_plain(model.name, model.format)
-        kept, reference = Kept(plain.model), observe(plain, plan.of(model.name))
+        kept, reference = Kept(plain.model), observe(plain, plan.of(model.random))
         for one in asked:
             climbs.append(climb(plain, reference, one, put_on))
             kept.put_back()
             tell(climbs[-1])
         mx.clear_cache()
     return climbs
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one process climbs: a model, and the places of the switches among those that were asked for."""
+
+    model: Model
+    places: tuple[int, ...]
+
+
+def shares(models: Sequence[Model], switches: int, processes: int) -> list[Share]:
+    """The work of so many processes: a tiny model is one share; of a real one two make half of the switches each.
+
+    A second share of one model costs its memory and the observation of the plain model once more, so there are no more.
+    """
+    found: list[Share] = []
+    for model in models:
+        count = 2 if processes > 1 and switches > 2 and not model.random else 1
+        found += [Share(model, tuple(range(part, switches, count))) for part in range(count)]
+    return found
 
 
 def climb_side_by_side(
@@ -75,26 +101,31 @@ def climb_side_by_side(
     tell: Callable[[Climb], None],
     processes: int,
 ) -> list[Climb]:
-    """The same in so many processes, a model at a time each; told as models are done, returned in their order."""
-    if processes < 2 or len(models) < 2:
+    """The same in so many processes; told as shares are done, returned in the order of models and switches."""
+    work = shares(models, len(asked), processes)
+    if processes < 2 or len(work) < 2:
         return climb_all(models, asked, plan, tell)
     # Not forked: a thread of MLX in this process would be missing there.
     context = multiprocessing.get_context("spawn")
+    done: dict[tuple[Model, int], Climb] = {}
     with blas.handed_on(), ProcessPoolExecutor(processes, context, blas.keep) as pool:
-        running = {pool.submit(_one, model, asked, plan): model for model in models}
-        done: dict[Model, list[Climb]] = {}
+        running = {
+            pool.submit(_one, one.model, [asked[place] for place in one.places], plan): one
+            for one in work
+        }
         try:
             for future in as_completed(running):
-                done[running[future]] = future.result()
-                for one in done[running[future]]:
-                    tell(one)
+                share = running[future]
+                for place, made in zip(share.places, future.result(), strict=True):
+                    done[share.model, place] = made
+                    tell(made)
         except BrokenProcessPool as error:
             raise ModelError(
                 f"a process ended while it climbed ({error}); where memory is short give --processes 1"
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
-    return [one for model in models for one in done[model]]
+    return [done[model, place] for model in models for place in range(len(asked))]
 
 
 def _one(model: Model, asked: Sequence[Asked], plan: Plan) -> list[Climb]:

@@ -53,9 +53,9 @@ class Plan:
     """Tokens of each text of a model of random weights, whose texts say less."""
     seed: int = 11
 
-    def of(self, name: str) -> Plan:
-        """The plan for a model of this name."""
-        return replace(self, tokens=self.tokens_random) if name.startswith("synthetic:") else self
+    def of(self, random: bool) -> Plan:
+        """The plan for a model whose weights are random, or are not."""
+        return replace(self, tokens=self.tokens_random) if random else self
 
     def battery(self) -> list[tuple[str, Sampling]]:
         """Every prompt with every sampling; the texts go on past their end tokens."""

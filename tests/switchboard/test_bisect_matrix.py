@@ -10,13 +10,22 @@ from dataclasses import replace
 import faults
 import mlx.core as mx
 import pytest
+from emulated import compiler
 from typer.testing import CliRunner
 
 from switchboard import blas
 from switchboard.bisect.calls import know
 from switchboard.bisect.compare import compare
 from switchboard.bisect.kept import Kept
-from switchboard.bisect.matrix import Model, climb_all, climb_side_by_side, summary, tiny
+from switchboard.bisect.matrix import (
+    Model,
+    Share,
+    climb_all,
+    climb_side_by_side,
+    shares,
+    summary,
+    tiny,
+)
 from switchboard.bisect.outcome import RUNGS, Climb
 from switchboard.bisect.rungs import Plan, blocks, inputs, walk
 from switchboard.bisect.subject import open_plain, put_on
@@ -37,6 +46,12 @@ MAY_DECLINE: dict[str, list[tuple[set[str], str]]] = {
     "in_place_kv": [],
     "fused_gate_up": [(ROUTED_ONLY, r"4 layers hold them for routed experts")],
     "fused_experts": [(DENSE, r"no layer routes its input to experts with gate_proj, up_proj")],
+    "masked_prefill": [],
+    "compiled_step": [
+        (HYBRIDS, r"layer 0 has a ArraysCache, which is no buffer of fixed rows"),
+        ({"gemma3"}, r"layer 0 has a RotatingKVCache, which is no buffer of fixed rows"),
+        (set(FAMILIES) if compiler() is None else set(), r"fuses nothing on this CPU"),
+    ],
     "fast_norm": [(set(FAMILIES) - {"gemma3"}, r"norms .* already is one mx\.fast\.rms_norm")],
     "prompt_lookup": [
         (HYBRIDS, r"ArraysCache cannot give rejected tokens back"),
@@ -186,5 +201,24 @@ def test_the_command_tells_of_every_model_and_ends_with_one_line_of_numbers() ->
 
 def test_a_model_of_random_weights_has_a_length_of_its_own() -> None:
     plan = Plan()
-    assert plan.of("smollm2-135m").tokens == plan.tokens > plan.of("synthetic:tiny-llama").tokens
-    assert Plan(1, 5, 5).of("synthetic:tiny-llama").tokens == 5
+    assert plan.of(Model("smollm2-135m").random).tokens == plan.tokens > plan.tokens_random
+    assert plan.of(Model("synthetic:tiny-llama").random).tokens == plan.tokens_random
+
+
+def test_of_a_real_model_two_processes_take_half_of_the_switches_each() -> None:
+    real, small = Model("smollm2-135m"), Model("synthetic:tiny-llama")
+    assert shares([real, small], 5, 2) == [
+        Share(real, (0, 2, 4)), Share(real, (1, 3)), Share(small, (0, 1, 2, 3, 4)),
+    ]  # fmt: skip
+    assert shares([real], 5, 1) == [Share(real, (0, 1, 2, 3, 4))]
+    assert shares([real], 2, 8) == [Share(real, (0, 1))]
+
+
+def test_halves_of_one_model_are_told_in_the_order_of_the_switches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Model, "random", False)
+    asked = [Asked(name) for name in ("shared_rotary", "fused_qkv", "fused_gate_up")]
+    found = climb_side_by_side(tiny(["llama"], ["none"]), asked, Plan(1, 2), lambda one: None, 2)
+    assert [one.switch for one in found] == [one.name for one in asked]
+    assert all(one.failed == [] and one.declined is None for one in found)
