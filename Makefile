@@ -81,7 +81,7 @@ bench-client: $(READY) ## how late the client's stamps are, beside other tools; 
 bench-stats: $(READY) ## what the verdicts are worth: null batteries, coverage, power, a known slowdown; 3 minutes
 	@$(BIN)/python -m benchmarks.statistics $(BENCH)
 
-bisect: $(READY) ## every switch on against off: the small model, then tiny ones of each family   (BISECT="--switch fused_qkv")
+bisect: $(READY) ## switches on against off: the small model, tiny ones of each family   (BISECT="--switch fused_qkv")
 	@$(BIN)/switchboard fetch smollm2-135m
 	@$(BIN)/switchboard bisect $(or $(BISECT),--model smollm2-135m --family all)
 
