@@ -19,6 +19,8 @@ from switchboard.wire import ChatBody, read
 
 def test_every_switch_file_declares_itself() -> None:
     assert set(known()) == {
+        "block_verify",
+        "cascade",
         "fast_norm",
         "fused_epilogue",
         "fused_experts",
@@ -29,6 +31,7 @@ def test_every_switch_file_declares_itself() -> None:
         "quantized_kv",
         "shared_rotary",
         "text_only",
+        "typical",
     }
 
 
