@@ -7,6 +7,7 @@ follows, a new draft. The law's own functions are called, those that the sampler
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -33,7 +34,7 @@ class Matched:
         shares = np.zeros((len(guesses) + 1, len(target[0])))
         for choices in itertools.product(range(len(target[0])), repeat=len(target)):
             verdict = matched(choices, guesses)
-            chance = np.prod([row[one] for row, one in zip(target, choices, strict=True)])
+            chance = math.prod(row[one] for row, one in zip(target, choices, strict=True))
             shares[verdict.accepted, verdict.following] += chance
         return Ruling(list(shares.sum(axis=1)), lambda count: shares[count])
 
@@ -75,7 +76,7 @@ def written(law: Ruler, world: World, kind: Kind) -> Mapping[Text, float]:
 def own(world: World) -> Mapping[Text, float]:
     """The chance of every whole text with the target alone."""
     return {
-        text: float(np.prod([world.target[text[:place]][one] for place, one in enumerate(text)]))
+        text: math.prod(float(world.target[text[:place]][one]) for place, one in enumerate(text))
         for text in itertools.product(range(world.vocabulary), repeat=world.length)
     }
 
@@ -95,7 +96,6 @@ def bound(law: Any, world: World, kind: Kind) -> float:
     largest = 0.0
     for length in range(world.depth):
         for text in itertools.product(range(world.vocabulary), repeat=length):
-            for _, rows, _ in world.guesses(text, kind):
-                if len(rows):
-                    largest = max(largest, float(law.most(world.target[text], rows[0])))
+            row = world.first_row(text, kind)
+            largest = max(largest, float(law.most(world.target[text], row)))
     return float(1 - (1 - min(1.0, largest)) ** world.depth)

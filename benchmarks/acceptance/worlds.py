@@ -62,6 +62,11 @@ class World:
         else:
             yield from self._drawn(text, (), 1.0, room, kind == "stopping")
 
+    def first_row(self, text: Text, kind: Kind) -> Floats:
+        """The row of the first guess after a text that leaves room for one."""
+        row: Floats = self.draft[text] if kind != "certain" else self._certain(text, 1)[1][0]
+        return row
+
     def _certain(self, text: Text, room: int) -> tuple[Text, Floats, float]:
         """What some rule without chances would guess: now the draft's first choice, now any token."""
         guesses: Text = ()
