@@ -46,7 +46,7 @@ def test_the_committed_document_is_whole_and_every_bar_holds(told: dict[str, Any
 
 def test_the_committed_figures_are_those_of_the_code(told: dict[str, Any]) -> None:
     """A part of the worlds, summed anew: no law may be further off there than in all of them, nor agree by chance."""
-    part = list(worlds(8, bench.SEED))
+    part = list(worlds(16, bench.SEED))
     rows = {(row["law"], row["draft"]): row for row in told["rows"]}
     for name, law, kinds in (*bench.exact_laws(), *bench.lossy_laws()):
         seen = [one for one in part if one.sampling.temperature > 0]
