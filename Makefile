@@ -91,7 +91,7 @@ bisect: $(READY) ## every switch on against off: the small model, then tiny ones
 census: $(READY) ## operations of a decode step, with and without each switch   (CENSUS="--model smollm2-135m")
 	@$(BIN)/switchboard census $(or $(CENSUS),--model smollm2-135m)
 
-bench-engine: $(READY) ## switchboard beside mlx_lm and llama.cpp, same weights, interleaved; 12 minutes on a quiet machine
+bench-engine: $(READY) ## switchboard beside mlx_lm and llama.cpp, same weights, interleaved; tells how long it takes (quiet machine)
 	@$(BIN)/switchboard fetch smollm2-135m
 	@$(BIN)/python -m benchmarks.engine $(BENCH)
 

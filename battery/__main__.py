@@ -6,14 +6,15 @@ modules are being loaded.
 
 from __future__ import annotations
 
-import signal
 import sys
+
+from battery import interruption
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
     try:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        interruption.listen()
         from battery.cli import main as run
 
         run()
@@ -21,8 +22,7 @@ def main() -> None:
         sys.exit(130)
     finally:
         # what is left is the interpreter's own end, which would make another exit code of a further press
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        interruption.deafen()
 
 
 if __name__ == "__main__":

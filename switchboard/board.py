@@ -123,6 +123,10 @@ class Board:
             if position.asked and not position.killed and position.switch.stage == stage:
                 yield position
 
+    def asks(self, *stages: Stage) -> bool:
+        """Whether a switch of one of these stages was asked for and not killed."""
+        return any(True for stage in stages for _ in self._asked(stage))
+
     def apply_load(self, weights: dict[str, Any], config: Mapping[str, Any]) -> dict[str, Any]:
         """The weights that the `load` switches leave of a checkpoint; nothing has been read from the disk yet."""
         for position in self._asked("load"):
@@ -161,10 +165,11 @@ class Board:
         for position in self._asked("cache"):
             try:
                 done: Recached = position.switch.apply(factory, position.options, position.counter)
+                # What does not fit shows where rows are written first, so a cache may decline in the probe.
+                wrong = check(done.factory, position.switch.exactness)
             except Declined as declined:
                 position.decline(str(declined))
                 continue
-            wrong = check(done.factory, position.switch.exactness)
             if wrong:
                 position.decline(f"parity probe failed: {wrong}")
                 continue

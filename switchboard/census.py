@@ -8,7 +8,7 @@ The graph is that of the device: on a GPU a norm, a rotation and an attention ar
 stand there as what they are made of.
 
 A count of operations is not one of kernel launches: MLX may start several kernels for one operation, or one for
-several. Those are counted by the driver alone; see `launches`.
+several. The driver alone sees those, so `launches` is null here, with the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections import Counter as Tally
+from collections import Counter as Counts
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -62,7 +62,7 @@ class Change:
 
     def reconciles(self, plain: dict[str, int]) -> bool:
         """Whether the plain step, less what disappeared, and with what came, is the new one."""
-        told = Tally(plain)
+        told = Counts(plain)
         told.subtract(self.gone)
         told.update(self.came)
         return {name: count for name, count in told.items() if count} == self.operations
@@ -77,8 +77,9 @@ class Census:
     layers: int
     plain: dict[str, int]
     changes: list[Change]
-    launches: int | None
-    launches_unknown: str | None
+    launches: None
+    """Not known from a graph, so null on every device; the next field says why."""
+    launches_unknown: str
 
 
 def operations(outputs: Sequence[mx.array]) -> dict[str, int]:
@@ -87,7 +88,7 @@ def operations(outputs: Sequence[mx.array]) -> dict[str, int]:
         path = Path(folder) / "graph.dot"
         mx.export_to_dot(str(path), *outputs)
         # Not by their numbers: all calls of one compiled function stand under the same one.
-        counts = Tally(NODE.findall(path.read_text()))
+        counts = Counts(NODE.findall(path.read_text()))
     return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
@@ -121,7 +122,7 @@ def _change(plain: Subject, asked: Asked, counts: dict[str, int]) -> Change:
     if subject.off is not None:
         return Change(asked.name, subject.off, counts, {}, {}, 0)
     now = step(subject)
-    gone, came = Tally(counts) - Tally(now), Tally(now) - Tally(counts)
+    gone, came = Counts(counts) - Counts(now), Counts(now) - Counts(counts)
     coverage = subject.coverage or {}
     touched = coverage.get("fused", 0) + coverage.get("partly", 0)
     return Change(asked.name, None, now, dict(gone), dict(came), touched)
@@ -132,7 +133,8 @@ def launches() -> str:
     if mx.default_device() == mx.Device(mx.cpu):
         return "on a CPU an operation is a function call: no kernels are launched"
     return (
-        "MLX does not count its launches; a profiler of the device has to be run around a request"
+        "MLX does not count its launches, a profiler does: `python -m benchmarks.epilogue_gpu` runs "
+        "torch's around decode steps, where torch is installed"
     )
 
 

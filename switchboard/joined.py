@@ -14,6 +14,7 @@ which are views of it: see `narrow`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -21,7 +22,7 @@ from mlx.nn.layers.base import Module
 from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import QuantizedLinear
 
-from switchboard import lm
+from switchboard import lm, parity
 from switchboard.registry import Counter
 
 ARRAYS = ("weight", "scales", "biases", "bias")
@@ -198,21 +199,25 @@ def concatenate(parts: list[Any]) -> Any:
     return product
 
 
-def parity(joint: Joint, parts: list[Any], wide: bool) -> str | None:
+def unlike(joint: Joint, parts: list[Any], wide: bool) -> str | None:
     """Compare the joint bitwise with the separate products on these weights; the difference, or None.
 
     Several lengths, because a kernel may be chosen by the number of rows, and several magnitudes; one long input
     where `wide` asks for it (the first layer of its kind), to keep the start short.
     """
+    found = parity.attempted(partial(_unlike, joint, parts, wide))
+    return f"the products broke off: {found}" if isinstance(found, parity.Broken) else found
+
+
+def _unlike(joint: Joint, parts: list[Any], wide: bool) -> str | None:
     for length in (*WIDTHS, WIDE) if wide else WIDTHS:
         for magnitude in MAGNITUDES if length == 1 else MAGNITUDES[:1]:
             inputs, how = _example(parts[0], length, magnitude)
             for place, part in enumerate(parts):
-                old, new = part(*inputs, **how), joint.read(place, *inputs, **how)
-                if not mx.array_equal(old, new).item():
+                found = parity.difference(part(*inputs, **how), joint.read(place, *inputs, **how))
+                if found is not None:
                     joint.forget()
-                    worst = mx.abs(old - new).max().item()
-                    return f"joined product differs by up to {worst:.3g} at length {length}"
+                    return f"joined product at length {length}: {found}"
     return None
 
 

@@ -8,6 +8,7 @@ released, to keep the peak low.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -16,7 +17,7 @@ from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import QuantizedEmbedding, QuantizedLinear, quantize
 from mlx.utils import tree_flatten, tree_map_with_path
 
-from switchboard import lm, vision
+from switchboard import lm, parity, vision
 from switchboard.board import Board
 from switchboard.errors import ModelError
 from switchboard.models import Source
@@ -197,18 +198,17 @@ def _cast(module: Any, dtype: mx.Dtype) -> None:
 
 def apply_switches(model: Any, board: Board) -> None:
     """Put on the `weights` and `step` switches, and hold the whole model against itself before and after each."""
-    before = probe(model)
+    if not board.asks("weights", "step"):
+        return
+    before = parity.attempted(partial(probe, model))
+    if isinstance(before, parity.Broken):
+        raise ModelError(f"a pass through the plain model broke off: {before}")
 
     def check() -> str | None:
-        try:
-            after = probe(model)
-        except RuntimeError as error:
-            return str(error)
-        for place, (old, new) in enumerate(zip(before, after, strict=True)):
-            if not mx.array_equal(old, new).item():
-                worst = mx.abs(old - new).max().item()
-                return f"logits of pass {place} differ from the plain model by up to {worst:.3g}"
-        return None
+        after = parity.attempted(partial(probe, model))
+        if isinstance(after, parity.Broken):
+            return f"a pass broke off: {after}"
+        return parity.first(before, after, "logits of pass {}, plain model beside it".format)
 
     board.apply_weights(model, check)
     board.clear()

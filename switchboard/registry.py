@@ -31,6 +31,8 @@ from switchboard.errors import ConfigError
 Stage = Literal["load", "weights", "step", "cache", "draft", "law"]
 Exactness = Literal["exact", "rounding", "redrawn", "lossy"]
 """The same bytes; the same but for rounding; other draws from the same distribution; another distribution."""
+Unit = Literal["modules", "places", "layers"]
+"""What one of a coverage's numbers is: a module that was changed, a place that holds changed ones, a layer of them."""
 
 
 class NoOptions(msgspec.Struct, frozen=True):
@@ -60,9 +62,10 @@ class Counter:
 
 @dataclass(frozen=True)
 class Applied:
-    """What a `weights` or `step` switch did: coverage in layers, what it left alone and why, and the way back.
+    """What a `weights` or `step` switch did: its coverage, what it left alone and why, and the way back.
 
-    fused of eligible layers are changed whole, partly more in part; classes tells the same for each kind of layer.
+    fused of eligible units are changed whole, partly more in part; classes tells the same by kind. The bisect's audit
+    counts units and modules from outside, while a step runs, and holds both against what stands here.
     """
 
     fused: int
@@ -74,6 +77,10 @@ class Applied:
     """Called before every request; for what a forward keeps between its calls."""
     partly: int = 0
     classes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    unit: Unit = "modules"
+    """What fused, partly and eligible count."""
+    modules: int | None = None
+    """Modules within the layers that are other ones now, or that are called in another way; None: as many as fused."""
 
     def coverage(self) -> dict[str, Any]:
         """The coverage as /health and receipts tell it."""
@@ -81,6 +88,8 @@ class Applied:
             "fused": self.fused,
             "partly": self.partly,
             "eligible": self.eligible,
+            "unit": self.unit,
+            "modules": self.fused if self.modules is None else self.modules,
             "layers": self.layers,
             "classes": {name: dict(counts) for name, counts in self.classes.items()},
         }
@@ -130,6 +139,7 @@ class Recached:
             "fused": changed[self.kind],
             "partly": 0,
             "eligible": changed[self.kind],
+            "unit": "layers",
             "layers": sum(self.kinds.values()),
             "classes": {name: {"eligible": one, "fused": one} for name, one in changed.items()},
         }

@@ -42,7 +42,7 @@ class Owner:
 
 
 @dataclass
-class Tally:
+class Joined:
     """What was joined and what was refused, with the layers of each class."""
 
     joints: list[tuple[Owner, tuple[str, ...], Joint]] = field(default_factory=list)
@@ -82,7 +82,7 @@ def join(
         raise Declined(_nowhere(siblings, experts, elsewhere=len(found)))
     if afford is not None:
         _ask(eligible, keep_originals, afford)
-    tally = Tally()
+    tally = Joined()
     for owner in eligible:
         label = describe(owner)
         taken = _join_one(owner, label, tally, counter, keep_originals)
@@ -110,6 +110,8 @@ def join(
         forget=forget,
         partly=tally.partly,
         classes=tally.classes,
+        unit="places",
+        modules=sum(len(names) for _, names, _ in tally.joints),
     )
 
 
@@ -141,7 +143,7 @@ def _format(part: Any) -> str:
 
 
 def _join_one(
-    owner: Owner, label: str, tally: Tally, counter: Counter, keep_originals: bool
+    owner: Owner, label: str, tally: Joined, counter: Counter, keep_originals: bool
 ) -> int:
     """Join what can be joined in one layer; the number of siblings that a joint reads now."""
     parts = owner.parts()
@@ -180,7 +182,7 @@ def _proved(
     while len(places) > 1:
         chosen = [parts[place] for place in places]
         joint = Joint(concatenate(chosen), [rows(part) for part in chosen], counter)
-        wrong = joined.parity(joint, chosen, wide=wide)
+        wrong = joined.unlike(joint, chosen, wide=wide)
         if wrong is None:
             return places, joint, failure
         failure = failure or wrong

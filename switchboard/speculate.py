@@ -14,7 +14,7 @@ from typing import Any
 import mlx.core as mx
 
 from switchboard import cache as kv
-from switchboard.decode import Tally, forward, start, starts_early, value
+from switchboard.decode import Tally, forward, start, start_ahead, value
 from switchboard.registry import Proposer
 from switchboard.sampler import Sampler
 
@@ -32,13 +32,12 @@ def verified(
     made = 0
     current = sampler.choose(forward(model, cache, mx.array([last])), 0)
     start(current)
-    hopeful, early = False, starts_early()
+    hopeful = False
     while made < count:
         ahead = None
         if not hopeful and made + 1 < count:
             ahead = sampler.choose(forward(model, cache, current), made + 1)
-            if early:
-                start(ahead)
+            start_ahead(ahead, cache)
         token = value(current)
         made += 1
         proposer.extend([token])

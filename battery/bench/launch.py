@@ -27,7 +27,7 @@ from battery.bench.client import Client, Unreachable
 from battery.bench.memory import limit, nvml
 from battery.bench.memory.kills import Kills
 from battery.bench.memory.limit import Limit
-from battery.bench.progress import Interrupted
+from battery.interruption import Interrupted
 from battery.ledger import scrub
 from battery.ledger.arm import Arm
 from battery.ledger.errors import Busy, LaunchError

@@ -16,8 +16,9 @@ from battery.bench import gate, memory, prompts, sensors
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.judge import breach, failure, outcome, repeat, rules
 from battery.bench.launch import Server
-from battery.bench.progress import Interrupted, at_once, suspensions
+from battery.bench.progress import at_once, suspensions
 from battery.bench.prompts import Messages, Prompt
+from battery.interruption import Interrupted
 from battery.ledger import strict
 from battery.ledger.cell import Cell
 from battery.ledger.errors import BatteryError

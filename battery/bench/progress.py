@@ -8,15 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
+from battery import interruption
+from battery.interruption import STOPS, Interrupted
 from battery.ledger.cell import Cell, Window
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Header
-
-STOPS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C or SIGTERM: the receipt in hand is written, the server is stopped, the campaign can go on later."""
 
 
 class Progress:
@@ -52,6 +48,7 @@ class Stopper:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Stopper:
+        interruption.check()  # asked for on the way here, and swallowed
         _Open.now = _Open.due = False
         self._before[signal.SIGCONT] = signal.signal(signal.SIGCONT, _Suspended.hear)
         for number in STOPS:

@@ -22,9 +22,10 @@ from battery.bench.leaves import ends_window, receipt_of
 from battery.bench.lock import MachineLock
 from battery.bench.measure import Measured, Measuring, WindowFailed
 from battery.bench.memory import settle
-from battery.bench.progress import Interrupted, Progress, Stopper
+from battery.bench.progress import Progress, Stopper
 from battery.bench.prompts import Prompt
 from battery.bench.versions import versions
+from battery.interruption import Interrupted
 from battery.ledger import disk, history, store
 from battery.ledger.arm import Arm
 from battery.ledger.cell import Cell, Window

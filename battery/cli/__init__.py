@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from battery import __version__
+from battery import __version__, interruption
 from battery.cli import checking, measuring, reading
 from battery.cli.options import app
 from battery.ledger.errors import BatteryError, DiskError
@@ -50,6 +50,7 @@ def main(words: Sequence[str] | None = None) -> None:
         code: Any = app(given, standalone_mode=False)
         if code == INTERRUPTED:  # how typer tells of Ctrl-C
             raise KeyboardInterrupt
+        interruption.check()
     except BatteryError as refused:
         if "--debug" in given:
             raise

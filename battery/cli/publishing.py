@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from battery import interruption
 from battery.cli.checking import line
 from battery.cli.reading import refuse, told_violations
 from battery.ledger.errors import CellsFailed
@@ -30,7 +31,9 @@ def publish(
     from battery.render import tables
 
     found = analysis.analyse(folder)
+    interruption.check()
     drawing.render_charts(found, root / "charts" / folder.name)
+    interruption.check()
     written = reporting.write_report(found, root / "reports")
     report = next(path for path in written if path.suffix == ".md")
     if as_json:

@@ -2,8 +2,10 @@
 
     python -m benchmarks.engine [--quick] [--blocks N] [--rungs 64,256] [--model M] [--derive] [--out FOLDER]
 
-`reports/engine.md` follows from `reports/engine.json` alone; `--derive` writes it again without measuring. The last
-line is one JSON object.
+`reports/engine.md` follows from `reports/engine.json` alone; `--derive` writes it again without measuring. How long it
+will take is told before the first block and after each. Ctrl-C, or an engine that dies, ends it early: the blocks that
+are done are written as `reports/engine.stopped.json` and `.md`, so that a whole report is not replaced by half a one.
+The last line is one JSON object. Exit codes: 0 whole, 130 interrupted, 1 an engine died.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +25,19 @@ import msgspec
 from battery.bench.sensors import fingerprint
 from battery.ledger.disk import replace
 from benchmarks.engine import arms as kinds
-from benchmarks.engine import bandwidth, prompts, ratios, report, rounds, weights
+from benchmarks.engine import machine, ratios, report, rounds, weights
 from benchmarks.engine.arms import PLAIN, Arm
-from benchmarks.engine.disturbance import Watch
 from benchmarks.engine.pipes import ROOT, Failed, Remote
+from benchmarks.engine.rounds import Sample
 from benchmarks.peers import NotDriven
 from benchmarks.peers.environment import python_of
 from switchboard.models import Source, resolve
 
-RUNGS, BLOCKS, SLICE, SEED = (64, 256, 1024), 6, 8, 5
+RUNGS, BLOCKS, SLICE, SEED = (128, 512), 6, 8, 5
 DISTURBED = 0.05
 ROUTE_RUNG, ROUTE_BLOCKS, ROUTE_SLICE = 16, 3, 4
 LLAMA_WHEEL = "xllamacpp"
+INTERRUPTED = "interrupted"
 
 
 def say(text: str) -> None:
@@ -71,7 +74,7 @@ def open_all(
             continue
         room.callback(engine.close)
         states = engine.facts.get("switches", {})
-        refused = [reason for state, reason in states.values() if state == "declined"]
+        refused = [one["reason"] for one in states.values() if one["state"] == "declined"]
         if refused and len(refused) == len(states):
             absent[arm.name] = f"declined: {refused[0]}"
             engine.close()
@@ -83,51 +86,71 @@ def open_all(
 
 
 def described(taken: Sequence[Arm], running: dict[str, Remote]) -> list[dict[str, Any]]:
-    """Each arm with what its process found."""
-    return [{**msgspec.to_builtins(arm), "facts": running[arm.name].facts} for arm in taken]
+    """Each arm with what its process says of itself now: its switches as they stood in the latest text."""
+    return [{**msgspec.to_builtins(arm), "facts": running[arm.name].ask("facts")} for arm in taken]
+
+
+def gather(
+    taken: Sequence[Arm], running: dict[str, Remote], texts: rounds.Prompts, size: int
+) -> dict[str, Any]:
+    """The blocks that were measured and the arms after the last of them; `stopped` says what ended it early."""
+    blocks = max(block for block, _ in texts)
+    pace = rounds.expected(taken, running, texts, size)
+    say(f"about {blocks * pace / 60:.1f} minutes for {blocks} blocks; Ctrl-C keeps those done")
+    samples: list[Sample] = []
+    arms: list[dict[str, Any]] = []
+    stopped, done, began = None, 0, time.monotonic()
+    try:
+        for block in rounds.measure(taken, running, texts, size):
+            samples, arms, done = [*samples, *block], described(taken, running), done + 1
+            left = (time.monotonic() - began) / done * (blocks - done)
+            say(f"block {done} of {blocks}; about {left / 60:.1f} minutes left")
+    except (KeyboardInterrupt, Failed) as error:
+        if not done:
+            raise
+        stopped = str(error) or INTERRUPTED
+        say(f"stopped after {done} of {blocks} blocks: {stopped}")
+    return {"arms": arms, "blocks": done, "planned": blocks, "stopped": stopped,
+            "samples": msgspec.to_builtins(samples)}  # fmt: skip
 
 
 def compare(wanted: Sequence[Arm], source: Source, asked: argparse.Namespace) -> dict[str, Any]:
     """The main comparison."""
     with contextlib.ExitStack() as room:
-        longest = max(asked.rungs) + 1 + kinds.SLICES * asked.slice
+        longest = max(asked.rungs) + 1 + 2 * kinds.SLICES * asked.slice
         taken, running, absent = open_all(wanted, source, longest, room)
-        plain = running[PLAIN]
-        texts = prompts.passages(
-            lambda text: plain.ask("encode", text=text)["tokens"], asked.rungs, asked.blocks, SEED
-        )
-        watch = Watch([engine.pid for engine in running.values()])
-        samples = rounds.measure(taken, running, texts, asked.slice, say)
+        texts = rounds.passages(encoder(running[PLAIN]), asked.rungs, asked.blocks, SEED)
+        watch = machine.Watch([engine.pid for engine in running.values()])
+        found = gather(taken, running, texts, asked.slice)
         others = watch.others()
-        told = described(taken, running)
     if others > DISTURBED:
         say(
             f"WARNING: other processes took {100 * others:.0f} % of the processor: measure on a quiet machine"
         )
-    ratios.refuse(samples, [arm.name for arm in taken if arm.twin])
-    facts = {one["name"]: one["facts"] for one in told}[PLAIN]
+    ratios.refuse(ratios.samples_of(found), [arm.name for arm in taken if arm.twin])
+    facts = {one["name"]: one["facts"] for one in found["arms"]}[PLAIN]
     return {
         "model": {"name": source.name, "digest": source.digest, "parameters": facts["parameters"],
                   "mlx": facts["mlx"]},
-        "arms": told, "absent": absent, "rungs": asked.rungs, "blocks": asked.blocks, "slice": asked.slice,
-        "tokens": 1 + kinds.SLICES * asked.slice, "seed": SEED, "others": others,
-        "samples": msgspec.to_builtins(samples),
+        "absent": absent, "rungs": asked.rungs, "slice": asked.slice, "tokens": 1 + kinds.SLICES * (asked.slice + 1),
+        "seed": SEED, "others": others, **found,
     }  # fmt: skip
 
 
+def encoder(engine: Remote) -> Callable[[str], list[int]]:
+    """What turns text into tokens, in an engine's process."""
+    return lambda text: list(engine.ask("encode", text=text)["tokens"])
+
+
 def routes(source: Source, blocks: int, cores: int) -> dict[str, Any]:
-    """The formats, BLAS and threads that MLX could run with here, as shipped first."""
+    """The formats, BLAS and threads that MLX could run with here; empty where none was measured."""
     with contextlib.ExitStack() as room:
         taken, running, absent = open_all(kinds.routes(cores), source, 512, room)
         if not taken:
             return {}
         with contextlib.closing(start(kinds.standard(1, 1)[0], source, 512)) as plain:
-            texts = prompts.passages(
-                lambda text: plain.ask("encode", text=text)["tokens"], [ROUTE_RUNG], blocks, SEED
-            )
-        samples = rounds.measure(taken, running, texts, ROUTE_SLICE, say)
-        return {"arms": described(taken, running), "absent": absent, "rung": ROUTE_RUNG, "blocks": blocks,
-                "samples": msgspec.to_builtins(samples)}  # fmt: skip
+            texts = rounds.passages(encoder(plain), [ROUTE_RUNG], blocks, SEED)
+        return {"rung": ROUTE_RUNG, "absent": absent, **gather(taken, running, texts, ROUTE_SLICE)}
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
@@ -136,14 +159,19 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
     wanted = kinds.standard(1, cores)
     if asked.arms:
         wanted = [arm for arm in wanted if arm.name in {PLAIN, *asked.arms}]
-    passes, size = (2, 16 << 20) if asked.quick else (bandwidth.PASSES, bandwidth.BYTES)
-    read = [bandwidth.measure(passes, size)]
+    passes, size = (2, 16 << 20) if asked.quick else (machine.PASSES, machine.BYTES)
+    read = [machine.bandwidth(passes, size)]
     document = compare(wanted, source, asked)
-    read.append(bandwidth.measure(passes, size))
     document["absent"] |= {} if asked.arms else kinds.usable()[1]
-    if not asked.arms:
-        say("formats, BLAS and threads of MLX")
-        document["routes"] = routes(source, 1 if asked.quick else ROUTE_BLOCKS, cores)
+    if not document["stopped"]:
+        try:
+            read.append(machine.bandwidth(passes, size))
+            if not asked.arms:
+                say("formats, BLAS and threads of MLX")
+                document["routes"] = routes(source, 1 if asked.quick else ROUTE_BLOCKS, cores)
+            document["stopped"] = document.get("routes", {}).get("stopped")
+        except (KeyboardInterrupt, Failed) as error:
+            document["stopped"] = str(error) or f"{INTERRUPTED} after the comparison"
     return {
         "command": "make bench-engine", "machine": fingerprint(), **document,
         "bandwidth": {key: max(one[key] for one in read) for key in read[0]},
@@ -178,8 +206,8 @@ def keep(document: dict[str, Any], root: Path) -> None:
     """Write the document and the page that follows from it."""
     kept = text(document)
     page = report.page(json.loads(kept))
-    for name, data in (("engine.json", kept), ("engine.md", page)):
-        (root / "reports").mkdir(parents=True, exist_ok=True)
+    stem = "engine.stopped" if document["stopped"] else "engine"
+    for name, data in ((f"{stem}.json", kept), (f"{stem}.md", page)):
         replace(root / "reports" / name, data.encode())
         say(f"wrote reports/{name}")
 
@@ -220,14 +248,18 @@ def main(argv: list[str] | None = None) -> int:
     asked = parsed(argv)
     root = asked.out or ROOT
     kept = root / "reports" / "engine.json"
+    if kept.exists() and not asked.derive:
+        last = json.loads(kept.read_text())
+        say(f"the run in reports/{kept.name} took {last['minutes']:.1f} minutes in all")
     document = json.loads(kept.read_text()) if asked.derive else rounded(measure(asked))
-    if asked.out or asked.derive or not (asked.quick or asked.arms):
+    if asked.out or asked.derive or document["stopped"] or not (asked.quick or asked.arms):
         keep(document, root)
     print(report.page(document))
     for name, why in document["absent"].items():
         say(f"{name}: not measured: {why}")
     print(json.dumps(ratios.headline(document)))
-    return 0
+    stopped = document["stopped"]
+    return 0 if not stopped else 130 if stopped.startswith(INTERRUPTED) else 1
 
 
 if __name__ == "__main__":

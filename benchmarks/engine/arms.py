@@ -14,12 +14,10 @@ from benchmarks.engine.pipes import ROOT, Remote
 from switchboard.errors import ConfigError
 from switchboard.registry import known
 
-PLAIN, FUSED, ALL, MLX_LM, SHIPPED = "plain", "fused", "all", "mlx_lm", "mlx_lm as shipped"
-LLAMA = "llama.cpp"
-SHIPPED_UPTO = 64
-"""Largest rung of mlx_lm as shipped, which reads seven tokens a second."""
-SLICES, SLOW_SLICES = 4, 2
-"""How often an arm has its turn in a round; an arm at five tokens a second less often."""
+PLAIN, FUSED, ALL, MLX_LM, LLAMA = "plain", "fused", "all", "mlx_lm", "llama.cpp"
+SLICES, ROUTE_SLICES = 4, 2
+"""How often an arm has its turn in a round; less often among the routes, most of which are slow."""
+AS_SHIPPED = "as shipped"
 DRAFT = "prompt_lookup"
 """The draft switch that `all` has, since there can be one only."""
 
@@ -34,10 +32,8 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     blas: bool = True
     """Whether a BLAS is preloaded where there is one."""
     switches: tuple[str, ...] = ()
-    middle: bool = False
-    """Asked at the middle rung only: a single switch, since a prompt of 1,024 tokens takes ten seconds to read here."""
-    upto: int | None = None
-    """The largest rung that it is asked at; None: all."""
+    lowest: bool = False
+    """Asked at the lowest rung only: a single switch, so that reading long prompts leaves time for more blocks."""
     slices: int = SLICES
     twin: bool = False
     """Whether it computes the same as `plain` and so must choose the same first token."""
@@ -67,7 +63,7 @@ def standard(threads: int, cores: int) -> list[Arm]:
     every = tuple(name for name, stage in stages.items() if stage != "draft" or name == DRAFT)
     ours = [Arm(name=PLAIN, engine="switchboard", threads=threads, twin=True)]
     ours += [
-        Arm(name=name, engine="switchboard", threads=threads, switches=(name,), middle=True, twin=True)
+        Arm(name=name, engine="switchboard", threads=threads, switches=(name,), lowest=True, twin=True)
         for name in stages
     ]  # fmt: skip
     ours += [
@@ -77,7 +73,6 @@ def standard(threads: int, cores: int) -> list[Arm]:
     return [
         *ours,
         Arm(name=MLX_LM, engine="mlx_lm", threads=threads, twin=True),
-        Arm(name=SHIPPED, engine="mlx_lm", format="quantized", blas=False, upto=SHIPPED_UPTO, slices=SLOW_SLICES),
         *(
             Arm(name=f"{LLAMA}, {count} thread{'s' if count > 1 else ''}", engine="llama.cpp", format="gguf",
                 threads=count, blas=False)
@@ -87,14 +82,18 @@ def standard(threads: int, cores: int) -> list[Arm]:
 
 
 def routes(cores: int) -> list[Arm]:
-    """mlx_lm's loop in every format, as shipped and with a BLAS on one thread and on all."""
-    settings = [(False, 1), *((True, count) for count in sorted({1, cores}))]
-    return [
-        Arm(name=f"{kind}, {f'BLAS, {count} thread' if blas else 'as shipped'}{'s' if count > 1 else ''}",
-            engine="mlx_lm", format=kind, threads=count, blas=blas, slices=SLOW_SLICES)
-        for kind in ("quantized", "float32", "bfloat16")
-        for blas, count in settings
-    ]  # fmt: skip
+    """mlx_lm's loop in every format, as shipped and with a BLAS on one thread, fp32 also on all; as shipped first.
+
+    More threads are given to fp32 alone: in the other formats no matrix product reaches the BLAS.
+    """
+    made = []
+    for kind in ("quantized", "float32", "bfloat16"):
+        counts = sorted({1, cores}) if kind == "float32" else [1]
+        for blas, count in [(False, 1), *((True, count) for count in counts)]:
+            ways = f"BLAS, {count} thread{'s' if count > 1 else ''}" if blas else AS_SHIPPED
+            made.append(Arm(name=f"{kind}, {ways}", engine="mlx_lm", format=kind, threads=count, blas=blas,
+                            slices=ROUTE_SLICES))  # fmt: skip
+    return made
 
 
 def start(arm: Arm, model: str, place: Path | None, longest: int, python: str) -> Remote:

@@ -2,8 +2,8 @@
 
 Its server runs in this process and is asked over its own loopback port. Times are the server's own: of the prompt, and
 of generating. A slice is one request that goes on from the cache: its first token is the server's "prompt" of one
-token, so a slice of n tokens has n passes, as everywhere. It computes in the GGUF's own format: 4-bit weights times
-activations quantised to 8 bits.
+token, so a slice of n tokens has n passes, as everywhere; nothing of the next slice is computed ahead. It computes in
+the GGUF's own format: 4-bit weights times activations quantised to 8 bits.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ class Llama:
             "blas_threads": self._threads,
             "format": "as in the GGUF file",
             "weight_bytes": self._bytes,
+            "chunk": None,
         }
 
     def _complete(self, count: int, cached: bool) -> dict[str, Any]:
@@ -82,6 +83,7 @@ class Llama:
             raise RuntimeError(f"{timings['prompt_n']} tokens were read again instead of one")
         seconds = (timings["prompt_ms"] + timings["predicted_ms"]) / 1000
         return {
+            "lead": [],
             "tokens": told["tokens"],
             "passes": len(told["tokens"]),
             "seconds": seconds,

@@ -22,13 +22,16 @@ class Engine(Protocol):
     """What can be asked; every method answers with a table."""
 
     def facts(self) -> dict[str, Any]:
-        """What really runs here: threads, BLAS, format, bytes of weights that one pass reads."""
+        """What really runs here: threads, BLAS, format, bytes of weights that a pass reads, switches as they stand."""
 
     def begin(self, prompt: list[int], count: int) -> dict[str, Any]:
         """Read a prompt and choose the first of at most `count` tokens: `prefill_s`, `first_s`, `tokens`."""
 
     def go(self, least: int) -> dict[str, Any]:
-        """At least that many tokens more: `tokens`, `passes`, `seconds` and processor time, `cpu_s`."""
+        """At least that many tokens more: `tokens`, `passes`, `seconds` and processor time, `cpu_s`.
+
+        `lead` are tokens that came before the clock started. Nothing is left computing when it answers.
+        """
 
     def end(self) -> dict[str, Any]:
         """Forget the text."""
@@ -61,7 +64,7 @@ def serve(build: Callable[[], Engine]) -> None:
 
 
 class Remote:
-    """The near side: a started engine."""
+    """The near side: a started engine, in a session of its own, so that Ctrl-C reaches the near side alone."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -72,6 +75,7 @@ class Remote:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            start_new_session=True,
         )
         self.pid = self._process.pid
         try:

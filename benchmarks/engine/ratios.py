@@ -63,6 +63,15 @@ def ratio(
     return paired(differences(samples, arm, base, metric, rungs), flip=False)
 
 
+def times(one: Estimate | None) -> str:
+    """A ratio with its interval, as the page writes it."""
+    if one is None:
+        return "—"
+    if one.low is None or one.high is None:
+        return f"{one.ratio:.3f} [no interval]"
+    return f"{one.ratio:.3f} [{one.low:.3f}, {one.high:.3f}]"
+
+
 def refuse(samples: Iterable[Sample], twins: Sequence[str]) -> None:
     """Incomparable where an arm that computes what `plain` computes chose another first token.
 
@@ -76,9 +85,9 @@ def refuse(samples: Iterable[Sample], twins: Sequence[str]) -> None:
             )
 
 
-def fastest(samples: Sequence[Sample], names: Sequence[str]) -> str:
-    """The arm with the highest geometric mean of decode over the rungs that `plain` was asked at."""
-    rungs = rungs_of(samples, PLAIN)
+def fastest(samples: Sequence[Sample], names: Sequence[str], base: str = PLAIN) -> str:
+    """The arm with the highest geometric mean of decode over the rungs that `base` was asked at."""
+    rungs = rungs_of(samples, base)
     whole = [name for name in names if rungs_of(samples, name) == rungs]
 
     def speed(name: str) -> float:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from battery.analyse.numerals import figure
-from battery.analyse.stats import Estimate
 from battery.render import words
-from benchmarks.engine import ratios
+from benchmarks.engine import ratios, routes
 from benchmarks.engine.arms import ALL, FUSED, LLAMA, MLX_LM, PLAIN
 from benchmarks.engine.rounds import Sample
 
@@ -18,18 +17,10 @@ def page(told: dict[str, Any]) -> str:
     samples = ratios.samples_of(told)
     parts = [
         _head(told), _summary(told, samples), _decode(told, samples), _prefill(told, samples),
-        _same(told, samples), _roofline(told, samples), _routes(told), _left_out(told), _limits(told),
+        _switches(told), _same(told, samples), _roofline(told, samples), routes.section(told), _left_out(told),
+        _limits(told),
     ]  # fmt: skip
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def times(one: Estimate | None) -> str:
-    """A ratio with its interval."""
-    if one is None:
-        return "—"
-    if one.low is None or one.high is None:
-        return f"{one.ratio:.3f} [no interval]"
-    return f"{one.ratio:.3f} [{one.low:.3f}, {one.high:.3f}]"
 
 
 def names(told: dict[str, Any]) -> list[str]:
@@ -40,7 +31,7 @@ def names(told: dict[str, Any]) -> list[str]:
 def _head(told: dict[str, Any]) -> str:
     machine, model = told["machine"], told["model"]
     return (
-        f"# switchboard beside other engines\n\n`{told['command']}`, {told['minutes']:.1f} minutes.\n\n"
+        f"# switchboard beside other engines\n\n`{told['command']}`, {told['minutes']:.1f} minutes.{_stopped(told)}\n\n"
         f"{model['name']}, {model['parameters'] / 1e6:.0f}M parameters, on {machine['cpu']}, {machine['cores_logical']}"
         f" cores, {machine['os']}. MLX {model['mlx']}. {told['blocks']} blocks; in each a new prompt of prose for every"
         " rung, the same tokens for all arms, read in a Williams order, then decoded greedily by all arms by turns in"
@@ -49,22 +40,46 @@ def _head(told: dict[str, Any]) -> str:
     )
 
 
+def _stopped(told: dict[str, Any]) -> str:
+    if not told["stopped"]:
+        return ""
+    return f" **Stopped early** ({told['stopped']}): {told['blocks']} of {told['planned']} blocks."
+
+
+def on(told: dict[str, Any], arm: str) -> list[str]:
+    """The switches of an arm that ran in its texts."""
+    (one,) = [one for one in told["arms"] if one["name"] == arm]
+    return [name for name, state in one["facts"]["switches"].items() if state["runs"]]
+
+
+def _asked(told: dict[str, Any], arm: str) -> int:
+    (one,) = [one for one in told["arms"] if one["name"] == arm]
+    return len(one["switches"])
+
+
 def _summary(told: dict[str, Any], samples: Sequence[Sample]) -> str:
     found = set(names(told))
     lines = []
     for arm, base, what in (
         (PLAIN, MLX_LM, "All switches off, over mlx_lm with the same BLAS, threads and arrays"),
-        (FUSED, MLX_LM, "Joined projections on, over the same mlx_lm"),
-        (ALL, MLX_LM, "All switches on, over the same mlx_lm"),
-        (FUSED, PLAIN, "Joined projections over none"),
+        (FUSED, MLX_LM, "`{arm}` ({on}), over the same mlx_lm"),
+        (
+            ALL,
+            MLX_LM,
+            "`{arm}` (of {asked} switches asked for, those that ran: {on}), over the same mlx_lm",
+        ),
+        (FUSED, PLAIN, "`{arm}` over `plain`"),
     ):
         if {arm, base} <= found:
+            what = what.format(
+                arm=arm, on=", ".join(on(told, arm)) or "none", asked=_asked(told, arm)
+            )
             rungs = ratios.rungs_of(samples, arm, base)
             each = [(rung, ratios.ratio(samples, arm, base, "decode", [rung])) for rung in rungs]
             low, one = min(each, key=lambda pair: round(pair[1].ratio, 4) if pair[1] else 0.0)
             whole = ratios.ratio(samples, arm, base, "decode", rungs)
             lines.append(
-                f"- {what}: decode **{times(whole)}**; lowest at {low:,} tokens: {times(one)}."
+                f"- {what}: decode **{ratios.times(whole)}**; lowest at {low:,} tokens: {ratios.times(one)}."
             )
     best = ratios.fastest(samples, [name for name in (PLAIN, FUSED, ALL) if name in found])
     for name in sorted(found):
@@ -73,7 +88,7 @@ def _summary(told: dict[str, Any], samples: Sequence[Sample]) -> str:
                 samples, name, best, "decode", ratios.rungs_of(samples, name, best)
             )
             lines.append(
-                f"- {name} (4-bit weights) over our fastest arm (`{best}`): decode {times(whole)}."
+                f"- {name} (4-bit weights) over our fastest arm (`{best}`): decode {ratios.times(whole)}."
             )
     share = ratios.overall_share(told, samples, best)
     lines.append(
@@ -93,7 +108,7 @@ def _rates(
             own = ratios.level(samples, name, rung, metric)
             shared = {rung} <= set(ratios.rungs_of(samples, name, base))
             over = ratios.ratio(samples, name, base, metric, [rung]) if shared else None
-            row += [figure(own.value) if own else "—", "1" if name == base else times(over)]
+            row += [figure(own.value) if own else "—", "1" if name == base else ratios.times(over)]
         rows.append(row)
     return rows
 
@@ -108,7 +123,7 @@ def _decode(told: dict[str, Any], samples: Sequence[Sample]) -> str:
     over = []
     for name in names(told):
         cells = [
-            times(ratios.ratio(samples, name, other, metric, shared))
+            ratios.times(ratios.ratio(samples, name, other, metric, shared))
             if shared and name != other
             else "—"
             for other, metric in ((base, "cpu"), (PLAIN, "decode"), (PLAIN, "cpu"))
@@ -126,8 +141,8 @@ def _decode(told: dict[str, Any], samples: Sequence[Sample]) -> str:
     return (
         "## Decode, tokens a second\n\n"
         f"{words.table(head, _rates(told, samples, 'decode', base))}\n\n"
-        "From the first token to the last. A dash: not asked at that rung, since its prompt takes this arm too long or"
-        " it is a single switch, asked at the middle rung only. Over the rungs that both arms were asked at, and by"
+        "From the first token to the last. A dash: not asked at that rung; a single switch is at the lowest rung only."
+        " Over the rungs that both arms were asked at, and by"
         " the processor time of all threads of a process, which other work on the machine hardly touches:\n\n"
         f"{words.table(columns, over)}"
     )
@@ -138,9 +153,42 @@ def _prefill(told: dict[str, Any], samples: Sequence[Sample]) -> str:
     head = ["arm", *(cell for rung in told["rungs"] for cell in (f"at {rung:,}", f"over {base}"))]
     return (
         f"## Prefill, tokens a second\n\n{words.table(head, _rates(told, samples, 'prefill', base))}\n\n"
-        "All but the last prompt token, until they are in the cache; llama.cpp's own figure for all of them. mlx_lm"
-        " reads 2,048 tokens at once, switchboard 128 on a CPU, each as it comes."
+        "All but the last prompt token, until they are in the cache; llama.cpp's own figure for all of them."
+        f"{_chunks(told)}"
     )
+
+
+def _chunks(told: dict[str, Any]) -> str:
+    size = {one["name"]: one["facts"]["chunk"] for one in told["arms"]}
+    if MLX_LM not in size:
+        return f" `{PLAIN}` reads {size[PLAIN]:,} tokens at once, as it comes."
+    return f" {MLX_LM} reads {size[MLX_LM]:,} tokens at once, `{PLAIN}` {size[PLAIN]:,}, each as it comes."
+
+
+def _switches(told: dict[str, Any]) -> str:
+    """What became of every switch in its own arm and in the joint ones, after the last block."""
+    facts = {one["name"]: one["facts"].get("switches", {}) for one in told["arms"]}
+    joint = [name for name in (FUSED, ALL) if name in facts]
+    rows = []
+    for name in sorted({switch for states in facts.values() for switch in states}):
+        states = [facts[arm].get(name) for arm in (name, *joint) if arm in facts]
+        reason = next((one["reason"] for one in states if one and one["reason"]), None)
+        cells = [_state(facts.get(arm, {}).get(name)) for arm in (name, *joint)]
+        rows.append((name, *cells, reason or told["absent"].get(name, "—")))
+    if not rows:
+        return ""
+    return (
+        "## Switches\n\nAs each process told them after its last text, with how often each ran in all texts. Engaged:"
+        " it ran in the last text; armed: it is on and did not; declined: it does not fit here, and the arm ran"
+        " without it. A dash: the arm was not asked for it, or has nothing else and was not measured.\n\n"
+        f"{words.table(('switch', 'alone', *joint, 'what it says'), rows)}"
+    )
+
+
+def _state(one: dict[str, Any] | None) -> str:
+    if one is None:
+        return "—"
+    return f"{one['state']}, {one['runs']:,} runs" if one["runs"] else str(one["state"])
 
 
 def _same(told: dict[str, Any], samples: Sequence[Sample]) -> str:
@@ -190,48 +238,6 @@ def _roofline(told: dict[str, Any], samples: Sequence[Sample]) -> str:
     )
 
 
-def _routes(told: dict[str, Any]) -> str:
-    routes = told.get("routes")
-    if not routes:
-        return ""
-    samples = ratios.samples_of(routes)
-    base, rung = routes["arms"][0]["name"], routes["rung"]
-    rows = []
-    for one in routes["arms"]:
-        decode = ratios.level(samples, one["name"], rung, "decode")
-        prefill = ratios.level(samples, one["name"], rung, "prefill")
-        over = (
-            "1"
-            if one["name"] == base
-            else times(ratios.ratio(samples, one["name"], base, "decode", [rung]))
-        )
-        assert decode is not None and prefill is not None
-        rows.append(
-            (
-                one["name"],
-                one["facts"]["blas"] or "—",
-                figure(decode.value),
-                figure(prefill.value),
-                over,
-            )
-        )
-    head = (
-        "weights and BLAS",
-        "answers matrix products",
-        "decode",
-        "prefill",
-        "decode over the first",
-    )
-    return (
-        f"## What makes MLX slow on this CPU\n\nmlx_lm's own loop after {rung} prompt tokens,"
-        f" {routes['blocks']} blocks. MLX's wheel for Linux links the reference BLAS and runs its own kernels, those of"
-        " quantised and half-precision matrices among them, on one thread. A preloaded BLAS takes the place of the"
-        f" reference one for fp32 products alone.\n\n{words.table(head, rows)}\n\n"
-        "Hence the route that `switchboard serve` takes on a CPU: matrices dequantised to fp32 at load, a BLAS"
-        " preloaded by the launcher, one thread."
-    )
-
-
 def _left_out(told: dict[str, Any]) -> str:
     rows = sorted(told["absent"].items())
     if not rows:
@@ -240,12 +246,21 @@ def _left_out(told: dict[str, Any]) -> str:
 
 
 def _limits(told: dict[str, Any]) -> str:
-    return (
-        "## Limits\n\nOne machine, one model, one run. An interval speaks for these prompts in this session and for one"
-        " launch of each arm: where a process happens to lie in memory moves its rate by some per cent on this kind of"
-        " machine. What an engine still computes when its turn ends (on a CPU the output matrix of the step that is"
-        " under way) is"
-        " outside the turn, for switchboard and mlx_lm alike. The text"
-        " decides what drafts are worth: this is prose that goes on, which quotes little of itself. llama.cpp's weights"
-        " stay in 4 bits and its activations are rounded to 8, so it reads a sixth of the bytes and writes other texts."
-    )
+    found = set(names(told))
+    llamas = sorted(name for name in found if name.startswith(LLAMA))
+    parts = [
+        "One machine, one model, one run. An interval speaks for these prompts in this session and for one launch of"
+        " each arm; another launch may lie elsewhere in memory and run at another rate.",
+        "switchboard builds the next step's graph while the current one computes, starts its first layers, hands the"
+        " token on and then starts the rest; mlx_lm starts the whole next step first. So a turn is timed from its"
+        " first token to its last, with as much started ahead at the one as at the other, and what was started is"
+        " waited for when the clock has stopped: nothing of it runs in another arm's turn.",
+        "The text decides what drafts are worth: this is prose that goes on, which quotes little of itself.",
+    ]
+    if llamas:
+        part = ratios.bytes_per_pass(told, llamas[0]) / ratios.bytes_per_pass(told, PLAIN)
+        parts.append(
+            f"llama.cpp's weights stay as the GGUF file has them and its activations are rounded to 8 bits: it reads"
+            f" {part:.2f} of the bytes that `{PLAIN}` reads and writes other texts."
+        )
+    return "## Limits\n\n" + " ".join(parts)

@@ -1,14 +1,23 @@
-"""The blocks: every arm reads the block's prompt, then all decode it by turns in slices."""
+"""The blocks: a new prompt for each rung, read by every arm, then decoded by all by turns in slices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
+from battery.bench.prompts import corpus
 from battery.bench.schedule import orders
 from benchmarks.engine.arms import PLAIN, Arm
+
+LETTERS = 8
+"""Characters taken for a token: more than any prose needs on average."""
+LEEWAY = 32
+"""Tokens beyond those of a turn: its lead, and drafts that bring more than was asked for."""
+Prompts = Mapping[tuple[int, int], list[int]]
+"""Tokens by block, from 1, and rung."""
 
 
 class Asked(Protocol):
@@ -43,34 +52,64 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     of: int | None
 
 
+def passages(
+    encode: Callable[[str], list[int]], rungs: Sequence[int], blocks: int, seed: int
+) -> dict[tuple[int, int], list[int]]:
+    """Natural prose of exactly so many tokens for every block and rung; the same seed gives the same prompts."""
+    paragraphs = corpus("prose").paragraphs
+    made: dict[tuple[int, int], list[int]] = {}
+    for block in range(1, blocks + 1):
+        for rung in rungs:
+            rng = random.Random(f"{seed}/{block}/{rung}")
+            text, place = "", rng.randrange(len(paragraphs))
+            while len(text) < LETTERS * rung:
+                text += paragraphs[place % len(paragraphs)] + "\n\n"
+                place += 1
+            tokens = encode(text)[:rung]
+            if len(tokens) < rung:
+                raise ValueError(f"{LETTERS * rung} characters gave {len(tokens)} of {rung} tokens")
+            made[block, rung] = tokens
+    return made
+
+
 def at(arms: Sequence[Arm], rungs: Sequence[int], rung: int) -> list[Arm]:
     """The arms that are asked at a rung."""
-    middle = rungs[(len(rungs) - 1) // 2]
-    return [
-        arm
-        for arm in arms
-        if (arm.upto is None or rung <= arm.upto) and (not arm.middle or rung == middle)
-    ]
+    return [arm for arm in arms if not arm.lowest or rung == min(rungs)]
+
+
+def expected(
+    arms: Sequence[Arm], engines: Mapping[str, Asked], prompts: Prompts, size: int
+) -> float:
+    """Seconds that a block will take: every arm reads the lowest rung's first prompt, has one turn, and is scaled.
+
+    That also warms the arms up. A long prompt takes more for each of its tokens, so it is rather too little.
+    """
+    rungs = sorted({rung for _, rung in prompts})
+    whole = 0.0
+    for arm in arms:
+        begun = engines[arm.name].ask("begin", prompt=prompts[1, rungs[0]], count=1 + size + LEEWAY)
+        went = engines[arm.name].ask("go", least=size)
+        engines[arm.name].ask("end")
+        asked = [rung for rung in rungs if arm in at(arms, rungs, rung)]
+        reading = begun["first_s"] * sum(asked) / rungs[0]
+        turn = went["seconds"] * (1 + size) / size  # with the lead, which `go` does not count
+        whole += reading + len(asked) * arm.slices * turn
+    return whole
 
 
 def measure(
-    arms: Sequence[Arm],
-    engines: Mapping[str, Asked],
-    prompts: Mapping[tuple[int, int], list[int]],
-    size: int,
-    say: Callable[[str], None],
-) -> list[Sample]:
-    """All blocks; `size` is the number of tokens of a slice."""
+    arms: Sequence[Arm], engines: Mapping[str, Asked], prompts: Prompts, size: int
+) -> Iterator[list[Sample]]:
+    """The samples of one block after the other; `size` is the number of tokens of a slice."""
     blocks, rungs = sorted({block for block, _ in prompts}), sorted({rung for _, rung in prompts})
-    made: list[Sample] = []
     for block in blocks:
+        made: list[Sample] = []
         for place, rung in enumerate(rungs):
             taking = {arm.name: arm for arm in at(arms, rungs, rung)}
             rows = orders(list(taking), len(blocks), place % len(taking))
             order = [taking[name] for name in rows[block - 1]]
             made += _round(order, engines, prompts[block, rung], (block, rung), size)
-        say(f"block {block} of {len(blocks)}")
-    return made
+        yield made
 
 
 def _round(
@@ -82,8 +121,8 @@ def _round(
 ) -> list[Sample]:
     """One prompt through every arm."""
     most = max(arm.slices for arm in order)
-    # exactly: switchboard starts nothing after the last token, and would hand it on a step late before more
-    count = 1 + most * size
+    # more than is taken: who starts ahead does so in the last turn too
+    count = 1 + most * (size + LEEWAY)
     begun = {arm.name: engines[arm.name].ask("begin", prompt=prompt, count=count) for arm in order}
     cut: dict[str, list[dict[str, Any]]] = {arm.name: [] for arm in order}
     for turn in range(most):
@@ -94,7 +133,10 @@ def _round(
     for arm in order:
         engines[arm.name].ask("end")
     ids = {
-        name: [*begun[name]["tokens"], *(token for one in cuts for token in one["tokens"])]
+        name: [
+            *begun[name]["tokens"],
+            *(token for one in cuts for token in one["lead"] + one["tokens"]),
+        ]
         for name, cuts in cut.items()
     }
     against = ids.get(PLAIN) or ids[sorted(ids)[0]]

@@ -2,14 +2,22 @@
 
 Neither ends a text at an end token, nor keeps it from being chosen: it is a token like others. Both are driven where
 their own servers and command lines drive them: `Session.generate` and `generate_step`, greedy. mlx_lm is spared its
-detokeniser. It reads prompts in pieces of 2,048 tokens, switchboard in pieces of 128 on a CPU: their own choices, left
-to them. mlx_lm hands every token on when the next step is nearly done, switchboard on a CPU all but the first and the
-last: from first to last token both make as many steps.
+detokeniser. Each reads prompts in pieces of the size that it chooses itself (`chunk` of its facts).
+
+When a token is handed on, mlx_lm has started the next step, which MLX on a CPU nearly ends before it returns;
+switchboard there has built the next step's graph while the current one computed and started its first layers, and
+starts the rest when the next token is asked for. A clock over whole turns would favour one or the other: if it stops
+at the last token, what was started ahead is computed for nothing; if it waits for that, whoever has the next graph
+not yet built starts each turn with an idle processor. So a turn is timed between tokens, as in a text without turns:
+its first pass, the lead, is not counted, and when the clock has stopped, all that was started is waited for, so that
+nothing of it runs beside the engine whose turn comes next. As much is started ahead where the clock starts as where
+it stops.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import os
 import sys
@@ -44,8 +52,21 @@ class Stream:
     def __init__(self) -> None:
         self._tokens: Iterator[list[int]] = iter(())
 
+    def facts(self) -> dict[str, Any]:
+        """What runs here."""
+        raise NotImplementedError
+
+    def settle(self) -> None:
+        """Wait until everything that was started is computed."""
+        raise NotImplementedError
+
+    def begin(self, prompt: list[int], count: int) -> dict[str, Any]:
+        """Read a prompt and choose the first token."""
+        raise NotImplementedError
+
     def go(self, least: int) -> dict[str, Any]:
-        """At least that many tokens more."""
+        """One pass that is not timed, then at least that many tokens, then the end of all that they started."""
+        lead = next(self._tokens)
         tokens: list[int] = []
         passes, began, spent = 0, time.perf_counter(), time.process_time()
         for some in self._tokens:
@@ -54,7 +75,14 @@ class Stream:
             if len(tokens) >= least:
                 break
         seconds, spent = time.perf_counter() - began, time.process_time() - spent
-        return {"tokens": tokens, "passes": passes, "seconds": seconds, "cpu_s": spent}
+        self.settle()
+        return {
+            "lead": lead,
+            "tokens": tokens,
+            "passes": passes,
+            "seconds": seconds,
+            "cpu_s": spent,
+        }
 
     def end(self) -> dict[str, Any]:
         """Forget the text."""
@@ -83,7 +111,11 @@ class Switchboard(Stream):
         )
 
     def facts(self) -> dict[str, Any]:
-        """What runs here, and what became of each switch that was asked for."""
+        """What runs here, and what became of each switch that was asked for: the state after the latest text."""
+        import mlx.core as mx
+
+        from switchboard import session
+
         loaded = self._session.loaded
         states = {name: one.told() for name, one in self._board.positions.items() if one.asked}
         return {
@@ -91,8 +123,22 @@ class Switchboard(Stream):
             "format": loaded.format,
             "parameters": loaded.parameters,
             "weight_bytes": per_pass(loaded.model),
-            "switches": {name: [one["state"], one["reason"]] for name, one in states.items()},
+            "chunk": session.CHUNK_CPU if mx.default_device() == mx.cpu else session.CHUNK_GPU,
+            "switches": {
+                name: {
+                    "state": one["state"],
+                    "reason": one["reason"],
+                    "runs": one["counters"]["runs"],
+                }
+                for name, one in states.items()
+            },
         }
+
+    def settle(self) -> None:
+        """Wait for the default stream, which the session computes on."""
+        import mlx.core as mx
+
+        mx.synchronize()
 
     def encode(self, text: str) -> dict[str, Any]:
         """The tokens of a text."""
@@ -110,6 +156,7 @@ class Switchboard(Stream):
         )  # fmt: skip
         tokens = next(self._tokens)
         first = time.perf_counter() - began
+        self.settle()
         return {"prefill_s": stamps[-1] - began, "first_s": first, "tokens": tokens}
 
 
@@ -125,11 +172,21 @@ class MlxLm(Stream):
 
     def facts(self) -> dict[str, Any]:
         """What runs here."""
+        from mlx_lm.generate import generate_step
+
         return {
             **told(metadata.version("mlx-lm")),
             "format": self._format,
             "weight_bytes": per_pass(self._model),
+            "chunk": inspect.signature(generate_step).parameters["prefill_step_size"].default,
         }
+
+    def settle(self) -> None:
+        """Wait for mlx_lm's own stream."""
+        import mlx.core as mx
+        from mlx_lm.generate import generation_stream
+
+        mx.synchronize(generation_stream)
 
     def begin(self, prompt: list[int], count: int) -> dict[str, Any]:
         """Read a prompt; mlx_lm tells after each piece how far it is."""
@@ -149,6 +206,7 @@ class MlxLm(Stream):
         self._tokens = ([int(token)] for token, _ in steps)
         tokens = next(self._tokens)
         first = time.perf_counter() - began
+        self.settle()
         return {"prefill_s": stamps[-1] - began, "first_s": first, "tokens": tokens}
 
 

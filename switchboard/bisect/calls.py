@@ -171,6 +171,24 @@ def replaced(calls: list[Call], model: Any, before: Known) -> list[Call]:
     return [call for call in changed if not inside(call.path)]
 
 
+def missing(calls: list[Call], model: Any, before: Known) -> str | None:
+    """The first path that was called and leads nowhere now, or None.
+
+    What hung in a module that was itself replaced may be gone: that module is called in its stead.
+    """
+    now = dict(model.named_modules())
+
+    def kept(path: str) -> bool:
+        return path in now and before.same(path, now[path], calling(type(now[path])))
+
+    for call in calls:
+        parts = call.path.split(".")
+        above = [".".join(parts[:size]) for size in range(1, len(parts))]
+        if call.path not in now and all(kept(path) for path in above if path in before.modules):
+            return call.path
+    return None
+
+
 def repeat(calls: list[Call], model: Any, make_cache: MakeCache, magnitude: float) -> Observation:
     """Make the calls again on the modules that hang there now, with their real numbers times `magnitude`.
 

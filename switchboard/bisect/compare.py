@@ -16,10 +16,11 @@ from typing import Any
 
 import mlx.core as mx
 
+from switchboard.parity import gap, number
+
 Observation = dict[str, mx.array]
 
 SHARE: dict[Any, float] = {mx.float32: 2.0**-15, mx.float16: 2.0**-7, mx.bfloat16: 2.0**-4}
-WORDS: dict[int, Any] = {1: mx.uint8, 2: mx.uint16, 4: mx.uint32, 8: mx.uint64}
 
 
 @dataclass(frozen=True)
@@ -58,18 +59,6 @@ def largest(array: mx.array) -> float:
     return number(mx.max(mx.where(mx.isfinite(wide), mx.abs(wide), 0.0)))
 
 
-def number(array: mx.array) -> float:
-    """The one number of an array, waited for."""
-    return float(array.item())  # type: ignore[arg-type]
-
-
-def bits(array: mx.array) -> mx.array:
-    """The array as the whole numbers that its bits spell."""
-    if array.dtype == mx.bool_ or mx.issubdtype(array.dtype, mx.integer):
-        return array
-    return mx.view(array, WORDS[array.dtype.size])
-
-
 def compare(off: Observation, on: Observation, exact: bool) -> Comparison:
     """Hold every array of `off` against the one of that name in `on`; one that is missing is a difference."""
     first: Difference | None = None
@@ -90,32 +79,15 @@ def _difference(
 ) -> tuple[Difference | None, float]:
     if new is None:
         return Difference(name, "missing with the switch on"), 0.0
-    if old.shape != new.shape or old.dtype != new.dtype:
-        kinds = f"{old.dtype}{list(old.shape)} became {new.dtype}{list(new.shape)}"
-        return Difference(name, kinds), 0.0
-    differs = bits(old) != bits(new)
-    count = int(number(mx.sum(differs)))
-    if count == 0:
+    found = gap(old, new)
+    if found is None:
         return None, 0.0
-    gap = mx.abs(old.astype(mx.float32) - new.astype(mx.float32))
-    # Two infinities of one sign are equal; what is NaN on one side only is as far off as can be.
-    gap = mx.where(differs, mx.where(mx.isnan(gap), mx.inf, gap), 0.0)
-    off_by, allowed, scale = number(mx.max(gap)), bound(old), largest(old)
-    share = off_by / scale if scale else (float("inf") if off_by else 0.0)
-    if not exact and off_by <= allowed:
+    if found.kinds is not None:
+        return Difference(name, found.told()), 0.0
+    allowed, scale = bound(old), largest(old)
+    share = found.by / scale if scale else (float("inf") if found.by else 0.0)
+    if exact:
+        return Difference(name, found.told()), share
+    if found.by <= allowed:
         return None, share
-    place = [int(part) for part in _place(gap if off_by else differs)]
-    told = f"{count} of {old.size} differ, first at {place}, by up to {off_by:.3g}"
-    if not exact:
-        told += f" (allowed {allowed:.3g})"
-    return Difference(name, told), share
-
-
-def _place(weight: mx.array) -> list[int]:
-    """The index of the first element that is not 0."""
-    flat = int(number(mx.argmax((weight != 0).reshape(-1))))
-    place: list[int] = []
-    for size in reversed(weight.shape):
-        place.insert(0, flat % size)
-        flat //= size
-    return place
+    return Difference(name, f"{found.told()} (allowed {allowed:.3g})"), share

@@ -7,12 +7,13 @@ from copy import deepcopy
 import mlx.core as mx
 
 from switchboard.bisect import audit, rungs
-from switchboard.bisect.calls import Known, replaced
-from switchboard.bisect.compare import SHARE, Comparison, Observation, bound, compare, number
+from switchboard.bisect.calls import Known, missing, replaced
+from switchboard.bisect.compare import SHARE, Comparison, Observation, bound, compare
 from switchboard.bisect.outcome import Outcome, skip
 from switchboard.bisect.rungs import Reference
 from switchboard.bisect.subject import Subject
 from switchboard.decode import forward
+from switchboard.parity import number
 from switchboard.sampler import Sampler, Sampling
 
 
@@ -27,7 +28,11 @@ class Judge:
 
     def modules(self) -> Outcome:
         """Rung 1: every module that was replaced."""
-        there = replaced(self._reference.inputs.parts, self._subject.model, self._before)
+        parts, model = self._reference.inputs.parts, self._subject.model
+        lost = missing(parts, model, self._before)
+        if lost is not None:
+            return Outcome("modules", "failed", f"{lost}: missing with the switch on")
+        there = replaced(parts, model, self._before)
         if not there:
             return skip("modules", "it replaces no module that is called on its own")
         paths = {call.path for call in there}
@@ -39,10 +44,8 @@ class Judge:
     def blocks(self) -> Outcome:
         """Rung 2: attention and MLP of every layer."""
         on = rungs.blocks(self._subject, self._reference.inputs.large)
-        if not on:
-            return skip("blocks", "attention and MLP are not where they were")
-        off = {name: array for name, array in self._reference.blocks.items() if name in on}
-        return self._judged("blocks", compare(off, on, self._exact), "attention and MLP")
+        found = compare(self._reference.blocks, on, self._exact)
+        return self._judged("blocks", found, "attention and MLP")
 
     def prefill(self) -> Outcome:
         """Rung 3: the whole model."""
@@ -144,6 +147,8 @@ class Judge:
     def _judged(self, rung: str, found: Comparison, what: str) -> Outcome:
         if found.difference is not None:
             return Outcome(rung, "failed", found.difference.told(), found.worst)
+        if not found.elements:
+            return Outcome(rung, "failed", f"{what}: nothing was compared, so nothing is proved")
         how = "bitwise"
         if found.worst > 0:
             how = f"worst {found.worst:.2g}, allowed {SHARE[mx.float32]:.2g} of the largest in fp32"

@@ -3,14 +3,14 @@
 The arithmetic is MLX's own, in MLX's order: the bias is added in the type of the product, the rotation is computed in
 fp32 from the position, the frequency and the pair, and rounded once. So the results are bitwise those of the chain it
 replaces, up to the compiler's choice of which product it fuses into a multiply-add; `FORMS` spells the choices out,
-and whoever uses the kernel holds it against the chain first (epilogue.py does).
+and whoever uses the kernel holds it against the chain first (`prove` of the switch does, with probe.py).
 
 The source is one text; CUDA and Metal differ in the thread's index, the names of sine and cosine and the word for
 device memory. q, k and v come in one to three buffers: the output of one joined product, in which they lie side by
 side in every row, three outputs, or q and k joined beside a v of other bits.
 
 With `into_cache` the rows of k and v are written into the cache's own buffers, which the kernel gets as inputs. MLX
-does not know of that write: epilogue.py says what has to be done about it. Without, they are outputs like q.
+does not know of that write: writes.py says what has to be done about it. Without, they are outputs like q.
 """
 
 from __future__ import annotations

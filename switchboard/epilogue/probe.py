@@ -6,12 +6,11 @@ its output and every row of both buffers, at several offsets and widths, one of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
 
-from switchboard import lm
+from switchboard import lm, parity
 from switchboard.epilogue import fit
 from switchboard.epilogue.kernel import Geometry
 from switchboard.joined import columns
@@ -53,14 +52,6 @@ def filled(geometry: Geometry, offset: int, dtype: mx.Dtype, plain: bool = True)
     return cache
 
 
-def attempted(run: Callable[[], list[mx.array]]) -> list[mx.array] | str:
-    """The results, or what the forward or the compiler said instead."""
-    try:
-        return run()
-    except (RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexError) as error:
-        return f"{type(error).__name__}: {error}"
-
-
 def difference(
     plain: list[mx.array], attempt: list[mx.array] | str, cases: tuple[tuple[int, int], ...]
 ) -> str | None:
@@ -68,12 +59,9 @@ def difference(
     if isinstance(attempt, str):
         return attempt
     names = ("output", "keys", "values")
-    for place, (old, new) in enumerate(zip(plain, attempt, strict=True)):
-        if old.dtype != new.dtype or not mx.array_equal(old, new).item():
-            offset, rows = cases[place // len(names)]
-            worst = mx.abs(old.astype(mx.float32) - new.astype(mx.float32)).max().item()
-            return (
-                f"{names[place % len(names)]} at offset {offset}, {rows} rows, "
-                f"differ from the plain chain by up to {worst:.3g}"
-            )
-    return None
+
+    def named(place: int) -> str:
+        offset, rows = cases[place // len(names)]
+        return f"{names[place % len(names)]} at offset {offset}, {rows} rows, plain chain beside it"
+
+    return parity.first(plain, attempt, named)

@@ -12,11 +12,13 @@ Exact: each norm is compared bitwise on its own weights. Costs one vector for ea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
 from mlx.nn.layers.base import Module
 
+from switchboard import parity
 from switchboard.errors import Declined
 from switchboard.registry import Applied, Counter, NoOptions, switch
 
@@ -50,13 +52,13 @@ def fast_norm(model: Any, options: NoOptions, counter: Counter) -> Applied:
         for name, module in parent.children().items()
         if looks_like_a_norm(module)
     ]
-    slow = [norm for norm in norms if not is_fast(norm.module)]
-    refused = [norm.kind for norm in slow if not norm.make_ready(counter)]
-    ready = [norm for norm in slow if norm.ready is not None]
     if not norms:
         raise Declined("the model has no norm that scales by one vector")
+    slow = [norm for norm in norms if not is_fast(norm.module)]
+    refused = [norm for norm in slow if norm.make_ready(counter) is not None]
+    ready = [norm for norm in slow if norm.ready is not None]
     if refused:
-        told = f"{len(refused)} norms ({refused[0]}) give other bytes than mx.fast.rms_norm"
+        told = f"{len(refused)} norms stay; first: {refused[0].kind}: {refused[0].refused}"
     else:
         kinds = ", ".join(sorted({norm.kind for norm in norms}))
         told = f"each of the {len(norms)} norms ({kinds}) already is one mx.fast.rms_norm"
@@ -76,13 +78,17 @@ def fast_norm(model: Any, options: NoOptions, counter: Counter) -> Applied:
         for norm in ready:
             setattr(norm.parent, norm.name, norm.module)
 
+    whole = sum(1 for here in layers if here and all(norm.ready is not None for norm in here))
     return Applied(
-        fused=sum(1 for here in layers if here and all(norm.ready is not None for norm in here)),
+        fused=whole,
         eligible=sum(1 for here in layers if here),
         layers=len(layers),
         undo=undo,
         note=told if refused else None,
+        partly=sum(1 for here in layers if any(norm.ready is not None for norm in here)) - whole,
         classes=classes,
+        unit="layers",
+        modules=sum(norm.ready is not None for here in layers for norm in here),
     )
 
 
@@ -94,6 +100,7 @@ class Norm:
     name: str
     module: Any
     ready: ReadyNorm | None = None
+    refused: str | None = None
 
     @property
     def kind(self) -> str:
@@ -104,19 +111,26 @@ class Norm:
         """Whether it belongs to a layer."""
         return any(self.parent is module for module in layer.modules())
 
-    def make_ready(self, counter: Counter) -> bool:
-        """Make the fast norm, and keep it when it is bitwise this one."""
-        weight = self.module.weight
+    def make_ready(self, counter: Counter) -> str | None:
+        """Make the fast norm, and keep it when it is bitwise this one; otherwise why not."""
+        found = parity.attempted(partial(self._make_ready, counter))
+        self.refused = f"it broke off: {found}" if isinstance(found, parity.Broken) else found
+        return self.refused
+
+    def _make_ready(self, counter: Counter) -> str | None:
+        weight, eps = self.module.weight, self.module.eps
         calls = seen(self.module)
-        eps = self.module.eps
-        tries = calls[:1] or [(weight, eps), (1.0 + weight, eps)]
-        for handed, epsilon in tries:
+        other = None
+        for handed, epsilon in calls[:1] or [(weight, eps), (1.0 + weight, eps)]:
             mx.eval(handed)
             made = ReadyNorm(handed, epsilon, counter, self.module)
-            if all(mx.array_equal(self.module(x), made(x)).item() for x in examples(weight)):
+            found = (parity.difference(self.module(x), made(x)) for x in examples(weight))
+            wrong = next((one for one in found if one is not None), None)
+            if wrong is None:
                 self.ready = made
-                return True
-        return False
+                return None
+            other = other or f"other bytes than mx.fast.rms_norm: {wrong}"
+        return other
 
 
 def looks_like_a_norm(module: Any) -> bool:
@@ -128,9 +142,9 @@ def looks_like_a_norm(module: Any) -> bool:
 
 
 def is_fast(norm: Any) -> bool:
-    """Whether a norm hands its own weights, as they are, to the fast call."""
-    calls = seen(norm)
-    return len(calls) == 1 and calls[0][0] is norm.weight
+    """Whether a norm hands its own weights, as they are, to the fast call; one that cannot be tried does not."""
+    calls = parity.attempted(partial(seen, norm))
+    return not isinstance(calls, parity.Broken) and len(calls) == 1 and calls[0][0] is norm.weight
 
 
 def seen(norm: Any) -> list[tuple[mx.array, float]]:

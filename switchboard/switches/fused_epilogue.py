@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from switchboard import parity
 from switchboard.epilogue import fit, kernel, probe
 from switchboard.epilogue.passes import Launch, Layer, Places, hook
 from switchboard.errors import Declined
@@ -109,6 +110,7 @@ def prove(layer: Layer, forms: tuple[str, ...], full: bool) -> Callable[[], None
     """Leave the kernel in the layer in the first form that gives the chain's bytes; otherwise say what differed.
 
     In the first layer of its geometry the way over another cache than the plain one is held against the chain too.
+    The chain runs twice first: where it does not repeat itself, bytes prove nothing.
     """
     geometry, attention = layer.geometry, layer.attention
     plans = [(probe.FULL if full else probe.SHORT, True)]
@@ -116,10 +118,13 @@ def prove(layer: Layer, forms: tuple[str, ...], full: bool) -> Callable[[], None
         plans.append((probe.SHORT, False))
     attempts = [partial(probe.passes, attention, geometry, *plan) for plan in plans]
     plain = []
-    for attempt in attempts:
-        wanted = probe.attempted(attempt)
-        if isinstance(wanted, str):
+    for attempt, (cases, _) in zip(attempts, plans, strict=True):
+        wanted = parity.attempted(attempt)
+        if isinstance(wanted, parity.Broken):
             return f"its own forward cannot be probed: {wanted}"
+        again = probe.difference(wanted, parity.attempted(attempt), cases)
+        if again is not None:
+            return f"plain attention does not repeat here: {again}"
         plain.append(wanted)
     differs = None
     for form in forms:
@@ -127,8 +132,8 @@ def prove(layer: Layer, forms: tuple[str, ...], full: bool) -> Callable[[], None
         layer.variants.clear()
         back = hook(layer)
         wrong = None
-        for wanted, attempt, plan in zip(plain, attempts, plans, strict=True):
-            wrong = wrong or probe.difference(wanted, probe.attempted(attempt), plan[0])
+        for wanted, attempt, (cases, _) in zip(plain, attempts, plans, strict=True):
+            wrong = wrong or probe.difference(wanted, parity.attempted(attempt), cases)
         if wrong is None:
             return back
         back()

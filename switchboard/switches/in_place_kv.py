@@ -102,7 +102,7 @@ def in_place_class() -> Any:
 def in_place_kv(factory: CacheFactory, options: Options, counter: Counter) -> Recached:
     """Give every plain KVCache a buffer of its final size."""
 
-    def roomy(entry: Any, room: Room) -> Any:
+    def roomy(layer: int, room: Room) -> Any:
         """The entry that takes the plain one's place."""
         return in_place_class()(room, options.ahead, counter)
 

@@ -16,6 +16,7 @@ Elsewhere than on a CPU it declines: Metal and CUDA rotate in one kernel.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -23,6 +24,7 @@ import numpy as np
 from mlx.nn.layers.base import Module
 from mlx.utils import tree_flatten
 
+from switchboard import parity
 from switchboard.errors import Declined
 from switchboard.registry import Applied, Counter, NoOptions, switch
 
@@ -157,9 +159,12 @@ def shared_rotary(model: Any, options: NoOptions, counter: Counter) -> Applied:
     note = (
         f"{len(refused)} of {len(places)} rotations stay; first: {refused[0]}" if refused else None
     )
+    here = _by_layer(model, places)
+    whole = sum(all(one.angles is not None for one in held) for held in here)
+    touched = [sum(one.angles is not None for one in held) for held in here]
     return Applied(
-        fused=_layers(model, taken), eligible=_layers(model, places), layers=len(model.layers),
-        undo=undo, note=note, forget=forget,
+        fused=whole, eligible=len(here), layers=len(model.layers), undo=undo, note=note, forget=forget,
+        partly=sum(map(bool, touched)) - whole, unit="layers", modules=sum(touched),
     )  # fmt: skip
 
 
@@ -177,6 +182,11 @@ def find(model: Any) -> list[Place]:
 
 def differ(rotation: Any, dtypes: set[mx.Dtype]) -> str | None:
     """Where turning by shared angles gives other bytes than the rotation itself; None: nowhere."""
+    found = parity.attempted(partial(_differ, rotation, dtypes))
+    return f"a rotation broke off: {found}" if isinstance(found, parity.Broken) else found
+
+
+def _differ(rotation: Any, dtypes: set[mx.Dtype]) -> str | None:
     angles = Angles(rotation)
     for offset, length in PLACES:
         for dtype in dtypes:
@@ -184,10 +194,9 @@ def differ(rotation: Any, dtypes: set[mx.Dtype]) -> str | None:
                 shape = (1, 2, length, angles.dims + SPARE)
                 x = magnitude * mx.random.normal(shape, key=mx.random.key(offset))
                 x = x.astype(dtype)
-                old, new = rotation(x, offset=offset), angles.turn(x, offset)
-                if not mx.array_equal(old, new).item():
-                    worst = mx.abs(old - new).max().item()
-                    return f"shared angles differ by up to {worst:.3g} at position {offset}"
+                found = parity.difference(rotation(x, offset=offset), angles.turn(x, offset))
+                if found is not None:
+                    return f"shared angles at position {offset}: {found}"
     return None
 
 
@@ -196,7 +205,8 @@ def _vectors(model: Any) -> list[mx.array]:
     return [one for _, one in flat if one.ndim == 1 and mx.issubdtype(one.dtype, mx.floating)]
 
 
-def _layers(model: Any, places: list[Place]) -> int:
-    """Layers that hold one of the rotations."""
-    parents = {id(place.parent) for place in places}
-    return sum(any(id(one) in parents for one in layer.modules()) for layer in model.layers)
+def _by_layer(model: Any, places: list[Place]) -> list[list[Place]]:
+    """The rotations of each layer that holds any."""
+    inside = [{id(one) for one in layer.modules()} for layer in model.layers]
+    held = [[place for place in places if id(place.parent) in ids] for ids in inside]
+    return [one for one in held if one]

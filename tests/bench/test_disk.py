@@ -19,8 +19,9 @@ import pytest
 from stopped import children, command, complete, nothing_left
 
 from battery.bench.lock import MachineLock
-from battery.bench.progress import Interrupted, Progress
+from battery.bench.progress import Progress
 from battery.bench.run import Conductor
+from battery.interruption import Interrupted
 from battery.ledger import store
 from battery.ledger.arm import Arm
 from battery.ledger.disk import PART

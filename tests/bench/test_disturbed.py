@@ -16,8 +16,9 @@ from stopped import children
 
 from battery.analyse.findings import analyse
 from battery.bench.client import Client
-from battery.bench.progress import Interrupted, Progress
+from battery.bench.progress import Progress
 from battery.bench.run import Conductor
+from battery.interruption import Interrupted
 from battery.ledger import store
 from battery.ledger.arm import Arm
 from battery.ledger.cell import Cell

@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from battery.analyse.findings import analyse
-from battery.bench.progress import Interrupted, Progress
+from battery.bench.progress import Progress
 from battery.bench.run import Conductor
 from battery.choices import known_campaigns
+from battery.interruption import Interrupted
 from battery.ledger import history, store
 from battery.ledger.arm import Arm
 from battery.ledger.errors import LaunchError, ReceiptError

@@ -20,7 +20,8 @@ from stopped import children
 from battery.bench import measure, preflight, sensors
 from battery.bench.lock import MachineLock
 from battery.bench.progress import Progress
-from battery.bench.run import Conductor, Interrupted
+from battery.bench.run import Conductor
+from battery.interruption import Interrupted
 from battery.ledger import store
 from battery.ledger.arm import Arm
 from battery.ledger.errors import Busy, GateRefused, LaunchError, PlanError, ReceiptError

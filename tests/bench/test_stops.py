@@ -26,9 +26,10 @@ from stopped import children, complete, nothing_left
 
 from battery.bench import run
 from battery.bench.launch import Server
-from battery.bench.progress import Interrupted, Progress, Stopper
+from battery.bench.progress import Progress, Stopper
 from battery.bench.run import Conductor
 from battery.cli import main
+from battery.interruption import Interrupted
 from battery.ledger import store
 from battery.ledger.arm import Arm
 from battery.ledger.plan import Plan

@@ -12,6 +12,7 @@ from switchboard import lm
 from switchboard.bisect.subject import Subject, put_on
 from switchboard.config import Asked
 from switchboard.registry import Counter
+from switchboard.switches.fast_norm import ReadyNorm
 
 Fault = Callable[[Subject], None]
 LAYER = 1
@@ -198,6 +199,64 @@ def half_dead(subject: Subject) -> None:
     one = attention(subject)
     for name in ("q_proj", "k_proj", "v_proj"):
         setattr(one, name, one[name]._original[0])
+
+
+def norms_back(subject: Subject, layers: slice, share: slice) -> None:
+    """Some of the fast norms of some layers are the plain ones again; the coverage does not know."""
+    for layer in subject.model.layers[layers]:
+        held = [
+            (parent, name, child)
+            for parent in layer.modules()
+            for name, child in parent.children().items()
+            if isinstance(child, ReadyNorm)
+        ]
+        for parent, name, child in held[share]:
+            setattr(parent, name, child._original[0])
+
+
+def two_layers_without_fast_norms(subject: Subject) -> None:
+    norms_back(subject, slice(2), slice(None))
+
+
+def half_of_each_layers_fast_norms(subject: Subject) -> None:
+    norms_back(subject, slice(None), slice(0, None, 2))
+
+
+def half_the_cache_is_plain(subject: Subject) -> None:
+    """Every second entry is the plain one again."""
+    honest = subject.session._cache
+
+    def make(room: Any) -> list[Any]:
+        plain = lm.caches().KVCache
+        return [plain() if place % 2 else entry for place, entry in enumerate(honest(room))]
+
+    subject.session._cache = make
+
+
+def without_a_norm(subject: Subject) -> None:
+    """One layer loses a norm, and its forward gets along without it."""
+    layer = subject.model.layers[LAYER]
+    plain = type(layer)
+
+    class Shorter(plain):  # type: ignore[valid-type,misc]
+        def __getattr__(self, name: str) -> Any:
+            return (lambda x: x) if name == "input_layernorm" else super().__getattr__(name)
+
+    layer.pop("input_layernorm")
+    layer.__class__ = Shorter
+
+
+def without_a_block(subject: Subject) -> None:
+    """The MLP of one layer hangs under another name, and works as before."""
+    layer = subject.model.layers[LAYER]
+    layer.moved = layer.pop("mlp")
+    plain = type(layer)
+
+    class Moved(plain):  # type: ignore[valid-type,misc]
+        def __getattr__(self, name: str) -> Any:
+            return self.moved if name == "mlp" else super().__getattr__(name)
+
+    layer.__class__ = Moved
 
 
 def uncounted(subject: Subject) -> None:

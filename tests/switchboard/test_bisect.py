@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 from switchboard import cache as kv
 from switchboard.accept.ruling import Verdict
+from switchboard.bisect.calls import Known
 from switchboard.bisect.compare import compare
-from switchboard.bisect.judge import flipped
+from switchboard.bisect.judge import Judge, flipped
 from switchboard.bisect.ladder import climb
 from switchboard.bisect.matrix import Model, climb_all, summary, tiny
 from switchboard.bisect.outcome import RUNGS, Climb
@@ -58,7 +59,11 @@ FAULTS: list[tuple[faults.Fault, str, str]] = [
     (faults.late_behind_others, "decode", "step 0"),
     (faults.row_lost_at_growth, "decode", "logits of step 10"),
     (faults.prompt_cut_short, "answers", "token"),
-    (faults.half_dead, "audit", "coverage says 4 fused; in one step 9 new modules ran"),
+    (
+        faults.half_dead,
+        "audit",
+        "coverage says 4 places, by 12 modules; in one step 9 new modules ran, in 3 places",
+    ),
     (faults.uncounted, "audit", "0 runs"),
 ]
 
@@ -104,6 +109,55 @@ def test_faults_of_other_stages_and_formats_are_caught() -> None:
         plain = open_plain(f"synthetic:tiny-{name}", format)
         found = climb(plain, observe(plain, PLAN), Asked(asked), planted(fault))
         assert found.failed[:1] == [rung], (name, found.outcomes)
+
+
+@pytest.mark.parametrize(
+    ("switch", "fault", "says"),
+    [
+        # In two layers the norms stand in four places: as many as the layers that are claimed.
+        ("fast_norm", faults.two_layers_without_fast_norms, "12 new modules ran, in 4 places of 2"),
+        ("fast_norm", faults.half_of_each_layers_fast_norms, "by 24 modules; in one step 12 new"),
+        ("in_place_kv", faults.half_the_cache_is_plain, "4 layers; 2 entries of the cache"),
+    ],
+)
+def test_the_audit_counts_in_the_unit_that_the_switch_declares(
+    switch: str, fault: faults.Fault, says: str
+) -> None:
+    family = "gemma3" if switch == "fast_norm" else "llama"
+    plain = open_plain(f"synthetic:tiny-{family}-none", "auto")
+    found = climb(plain, observe(plain, PLAN), Asked(switch), planted(fault))
+    assert found.failed == ["audit"], found.outcomes
+    assert says in told(found, "audit")
+
+
+@pytest.mark.parametrize(
+    ("fault", "rung", "lost"),
+    [
+        (faults.without_a_block, "modules", "model.layers.1.mlp"),
+        (faults.without_a_norm, "modules", "model.layers.1.input_layernorm"),
+    ],
+)
+def test_what_hangs_nowhere_any_more_is_a_difference(
+    fault: faults.Fault, rung: str, lost: str, reference: Reference
+) -> None:
+    found = climbed(reference, fault)
+    assert found.failed[:1] == [rung], found.outcomes
+    assert re.match(rf"{re.escape(lost)}.*: missing with the switch on", told(found, rung))
+
+
+def test_a_block_that_hangs_nowhere_is_a_difference_of_the_second_rung_too(
+    reference: Reference,
+) -> None:
+    found = climbed(reference, faults.without_a_block)
+    assert "blocks" in found.failed and "missing with the switch on" in told(found, "blocks")
+    assert {"prefill", "decode", "answers"}.isdisjoint(found.failed), "the model works as before"
+
+
+def test_where_nothing_was_compared_nothing_is_proved(reference: Reference) -> None:
+    judge = Judge(open_plain(LLAMA.name, LLAMA.format), reference, Known({}), exact=True)
+    for empty in ({}, {"a": mx.zeros((0, 4))}):
+        outcome = judge._judged("blocks", compare(empty, empty, exact=True), "nothing at all")
+        assert (outcome.verdict, "nothing was compared" in outcome.told) == ("failed", True)
 
 
 @pytest.fixture

@@ -63,11 +63,11 @@ def test_a_norm_written_out_is_replaced_when_the_bytes_are_the_same() -> None:
     kinds = [type(layer.norm).__name__ for layer in model.layers]
     assert kinds == ["ReadyNorm", "RMSNorm", "Spelled"]
     assert (done.fused, done.eligible, done.layers) == (1, 2, 3)
-    assert "1 norms (Spelled) give other bytes" in str(done.note)
+    assert "1 norms stay; first: Spelled: other bytes than mx.fast.rms_norm" in str(done.note)
 
 
 def test_where_none_keeps_its_bytes_the_switch_declines() -> None:
-    with pytest.raises(Declined, match=r"1 norms \(Spelled\) give other bytes than mx\.fast"):
+    with pytest.raises(Declined, match=r"first: Spelled: other bytes than mx\.fast"):
         fast_norm(Model(Spelled(3.0)), NoOptions(), Counter())
 
 
@@ -88,4 +88,4 @@ def test_a_wrong_epsilon_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model, _ = tiny.build("gemma3", "none")
     board = Board(parse_asked(["fast_norm"], []), {})
     apply_switches(model, board)
-    assert "give other bytes" in str(board.positions["fast_norm"].reason)
+    assert "RMSNorm: other bytes" in str(board.positions["fast_norm"].reason)

@@ -85,6 +85,8 @@ def test_mixed_quantisation_joins_what_agrees_and_names_the_first_layer_that_doe
         "fused": 2,
         "partly": 2,
         "eligible": 4,
+        "unit": "places",
+        "modules": 10,
         "layers": 4,
         "classes": {
             "q_proj+k_proj+v_proj q4-g32": {"eligible": 2, "fused": 2, "partly": 0},
@@ -125,7 +127,7 @@ def test_a_sibling_that_breaks_the_bytes_is_left_out(monkeypatch: pytest.MonkeyP
     before = logits(model)
     done = join(model, QKV, Counter(), keep_originals=False)
     assert (done.fused, done.partly) == (0, 4)
-    assert "self_attn: joined product differs by up to 0.001 at length 1" in str(done.note)
+    assert "self_attn: joined product at length 1: 128 of 128 differ" in str(done.note)
     assert same(before, logits(model))
 
 
@@ -163,7 +165,7 @@ def test_kept_originals_stay_out_of_the_parameters() -> None:
 def plant_a_swap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the joint give k where v was asked and the other way round, and blind the layer's own check."""
     honest = Joint.read
-    monkeypatch.setattr("switchboard.joined.parity", lambda *_, **__: None)
+    monkeypatch.setattr("switchboard.joined.unlike", lambda *_, **__: None)
     monkeypatch.setattr(Joint, "read", lambda self, part, x: honest(self, [0, 2, 1][part], x))
 
 

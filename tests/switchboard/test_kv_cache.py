@@ -16,6 +16,7 @@ from switchboard.errors import Declined, SwitchRefused
 from switchboard.registry import CacheFactory, Counter, Recached, Room, known
 from switchboard.sources import synthetic, tiny
 from switchboard.switches import in_place_kv as module
+from switchboard.switches import quantized_kv
 
 PROMPT, STEPS, DRAFT, TAKEN = 37, 20, 5, 3
 HYBRID = {"qwen3_5": "ArraysCache", "qwen3_5_moe": "ArraysCache", "gemma3": "RotatingKVCache"}
@@ -193,13 +194,47 @@ def test_packed_rows_are_smaller_near_the_plain_logits_and_named_lossy() -> None
     assert caches[1][0].nbytes < 0.4 * caches[0][0].nbytes
 
 
-def test_heads_that_the_group_does_not_divide_decline_with_what_mlx_says() -> None:
-    model, _ = synthetic.build("tiny-llama")
-    board, factory = on_board(model, "quantized_kv:group=64")
+@pytest.mark.parametrize(
+    ("shape", "asked", "says"),
+    [
+        ("llama", "64", "layer 0 has heads of 32 numbers, which groups of 64 do not divide: "
+         "ask for quantized_kv:group=32"),
+        ("gemma3", "128", "layer 1 has heads of 32 numbers, which groups of 128 do not divide: "
+         "ask for quantized_kv:group=32"),
+        ("qwen2", "32", "layer 0 has heads of 16 numbers, which groups of 32 do not divide: "
+         "no group of 32, 64, 128 does, so leave quantized_kv off for this model"),
+    ],
+)  # fmt: skip
+def test_heads_that_the_group_does_not_divide_decline_with_layer_width_and_what_to_do(
+    shape: str, asked: str, says: str
+) -> None:
+    model, _ = synthetic.build(f"tiny-{shape}")
+    board, factory = on_board(model, f"quantized_kv:group={asked}")
     position = board.positions["quantized_kv"]
-    assert position.state == "declined"
-    assert "64" in str(position.reason)
-    assert type(factory(ROOMY)[0]).__name__ == "KVCache"
+    assert (position.state, position.reason) == ("declined", says)
+    assert "InPlace" not in "".join(type(entry).__name__ for entry in factory(ROOMY))
+    with pytest.raises(SwitchRefused, match="groups of"):
+        on_board(model, f"quantized_kv:group={asked}", required=True)
+
+
+def test_keys_and_values_of_two_widths_need_a_group_that_divides_both() -> None:
+    assert quantized_kv.misfit((128, 64), 64) is None
+    told = str(quantized_kv.misfit((192, 128), 128))
+    assert "heads of 128 and 192 numbers" in told and told.endswith("quantized_kv:group=64")
+
+
+def test_two_cache_switches_are_both_probed_where_the_first_is_found_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken(monkeypatch, "values for keys")
+    model, _ = synthetic.build("tiny-qwen3")
+    board, factory = on_board(model, "in_place_kv", "quantized_kv:group=32")
+    assert "parity probe failed" in str(board.positions["in_place_kv"].reason)
+    assert (board.positions["quantized_kv"].state, board.positions["quantized_kv"].reason) == (
+        "armed",
+        None,
+    )
+    assert type(factory(ROOMY)[0]).__name__ == "CountingKVCache"
 
 
 def test_of_two_cache_switches_the_second_finds_nothing_left_and_says_so() -> None:

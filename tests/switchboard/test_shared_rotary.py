@@ -101,9 +101,8 @@ def test_a_rotation_that_also_scales_stays_as_it_is() -> None:
     before = logits(model)
     done = rotary.shared_rotary(model, NoOptions(), Counter())
     assert (done.fused, done.eligible) == (1, 4)
-    assert "3 of 4 rotations stay; first: model.layers.1.self_attn.rope: shared angles differ" in (
-        done.note or ""
-    )
+    why = "first: model.layers.1.self_attn.rope: shared angles at position 0: "
+    assert f"3 of 4 rotations stay; {why}" in (done.note or "")
     assert same(before, logits(model))
 
 
@@ -119,7 +118,9 @@ def test_planted_faults_are_caught_by_the_probe(
 
     monkeypatch.setattr(rotary.Angles, "factors", wrong)
     model, _ = tiny.build("llama", "none")
-    with pytest.raises(Declined, match=r"layers\.0.*shared angles differ"):
+    with pytest.raises(
+        Declined, match=r"layers\.0.*shared angles at position \d+: \d+ of \d+ differ"
+    ):
         rotary.shared_rotary(model, NoOptions(), Counter())
 
 

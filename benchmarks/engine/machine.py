@@ -1,10 +1,10 @@
-"""How fast this machine reads memory: what a decode step cannot be faster than.
+"""What the machine gave: how fast it reads memory, and how much of its processor others took meanwhile.
 
-    python -m benchmarks.engine.bandwidth
+    python -m benchmarks.engine.machine PASSES BYTES
 
-A dot product of an array with itself reads it once and writes nothing; one thread, and one for each core, each on an
-array of its own that no cache holds. Also a copy, whose bytes count twice. The best of several passes, since other
-work only ever takes away.
+A decode step cannot be faster than its weights are read. A dot product of an array with itself reads it once and
+writes nothing; one thread, and one for each core, each on an array of its own that no cache holds. Also a copy, whose
+bytes count twice. The best of several passes, since other work only ever takes away.
 """
 
 from __future__ import annotations
@@ -14,21 +14,25 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+import psutil
 
 from benchmarks.engine.pipes import ROOT
 
 BYTES = 256 << 20
 PASSES = 12
+IDLE = ("idle", "iowait", "guest", "guest_nice")
+"""What is no work, or is counted under another name already."""
 
 
-def measure(passes: int = PASSES, size: int = BYTES) -> dict[str, Any]:
+def bandwidth(passes: int = PASSES, size: int = BYTES) -> dict[str, Any]:
     """The figures from a process of its own, in which NumPy's BLAS has one thread and picks its own kernels."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.engine.bandwidth", str(passes), str(size)],
+        [sys.executable, "-m", "benchmarks.engine.machine", str(passes), str(size)],
         cwd=ROOT, env={**kept, "OPENBLAS_NUM_THREADS": "1"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     told: dict[str, Any] = json.loads(done.stdout)
@@ -68,6 +72,30 @@ def look(passes: int, size: int) -> dict[str, Any]:
         "bytes": size,
         "passes": passes,
     }
+
+
+class Watch:
+    """From its making on: time of all processes and of the hypervisor, less that of the engines and our own."""
+
+    def __init__(self, pids: Sequence[int]) -> None:
+        self._processes = [psutil.Process(pid) for pid in pids] + [psutil.Process()]
+        self._began = (time.monotonic(), self._busy(), self._ours())
+
+    def others(self) -> float:
+        """Their share of all cores, 0 to 1."""
+        wall, busy, ours = self._began
+        spent = (self._busy() - busy) - (self._ours() - ours)
+        share = spent / ((time.monotonic() - wall) * (psutil.cpu_count() or 1))
+        return min(1.0, max(0.0, share))
+
+    @staticmethod
+    def _busy() -> float:
+        return float(
+            sum(value for name, value in psutil.cpu_times()._asdict().items() if name not in IDLE)
+        )
+
+    def _ours(self) -> float:
+        return float(sum(sum(one.cpu_times()[:2]) for one in self._processes))
 
 
 if __name__ == "__main__":
