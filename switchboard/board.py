@@ -27,6 +27,7 @@ from switchboard.registry import (
     SamplingProposer,
     Stage,
     Switch,
+    Target,
     known,
     unknown,
 )
@@ -59,6 +60,12 @@ class Position:
             return "declined"
         return "engaged" if self.ran_last else "armed"
 
+    @property
+    def exactness(self) -> Exactness:
+        """The switch's, or what its options make of it."""
+        made: Exactness = getattr(self.options, "exactness", self.switch.exactness)
+        return made
+
     def decline(self, reason: str) -> None:
         """Stay off for a reason, or refuse the start when the switch was required."""
         self.on = False
@@ -81,7 +88,7 @@ class Position:
             "asked": self.asked,
             "state": self.state,
             "reason": self.reason,
-            "exactness": self.switch.exactness,
+            "exactness": self.exactness,
             "options": msgspec.to_builtins(self.options),
             "coverage": self.coverage,
             "counters": self.counter.told(),
@@ -177,14 +184,14 @@ class Board:
             factory = done.factory
         return factory
 
-    def proposer(self, can_rewind: str | None) -> Proposer | None:
-        """The proposer that was asked for; `can_rewind` is why the cache cannot step back, or None."""
+    def proposer(self, can_rewind: str | None, target: Target) -> Proposer | None:
+        """The proposer that was asked for; `can_rewind` is why the target's cache cannot step back, or None."""
         for position in self._asked("draft"):
             if can_rewind is not None:
                 position.decline(can_rewind)
                 continue
             try:
-                made: Proposer = position.switch.apply(position.options, position.counter)
+                made: Proposer = position.switch.apply(position.options, position.counter, target)
             except Declined as declined:
                 position.decline(str(declined))
                 continue

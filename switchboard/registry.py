@@ -7,7 +7,7 @@ exactness=…)`. Nothing else has to be touched. A stage fixes what the function
 - weights: (model, options, counter) -> Applied; changes the model in place, can be undone;
 - step:    the same, for what changes the forward and not the weights; put on after every `weights` switch;
 - cache:   (factory, options, counter) -> Recached; gives another factory of KV caches, the old one stays as it was;
-- draft:   (options, counter) -> Proposer; guesses tokens for the verify loop;
+- draft:   (options, counter, target) -> Proposer; guesses tokens for the verify loop;
 - law:     (options, counter) -> Law; how much of a draft stands, instead of the exact law.
 
 A function that cannot do its work raises Declined with the reason.
@@ -143,6 +143,14 @@ class Recached:
             "layers": sum(self.kinds.values()),
             "classes": {name: {"eligible": one, "fused": one} for name, one in changed.items()},
         }
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a draft may know of the model that it guesses for: the model with its switches on, and its text side."""
+
+    model: Any
+    text: Any
 
 
 class Proposer(Protocol):

@@ -20,7 +20,7 @@ from switchboard.config import Config
 from switchboard.decode import Tally, plain, prefill
 from switchboard.load import Loaded, load
 from switchboard.models import Source
-from switchboard.registry import Proposer, Room, SamplingProposer
+from switchboard.registry import Proposer, Room, SamplingProposer, Target
 from switchboard.sampler import Sampler, Sampling
 from switchboard.speculate import verified
 
@@ -42,9 +42,12 @@ class Session:
         plain_cache = kv.factory(self.loaded.model)
         check = kv.check(self.loaded.model, plain_cache)
         self._cache = self.board.apply_cache(plain_cache, check)
-        self.board.clear()
-        self._proposer = self.board.proposer(kv.cannot_rewind(self._cache(Room(1, 1))))
+        self._proposer = self.board.proposer(
+            kv.cannot_rewind(self._cache(Room(1, 1))),
+            Target(self.loaded.model, self.loaded.text),
+        )
         self._law = self.board.law(self._proposer)
+        self.board.clear()
         # Short chunks spare the CPU the upper triangle of attention; a GPU wants long ones.
         on_cpu = mx.default_device() == mx.Device(mx.cpu)
         self._chunk = CHUNK_CPU if on_cpu else CHUNK_GPU

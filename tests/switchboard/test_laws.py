@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
 import numpy as np
 import pytest
-from scipy import stats
+from chances import answer, enumerated, p_value, session
 from served import Engine
 
 from benchmarks.acceptance.oracle import Matched, outcomes, own
@@ -17,13 +17,10 @@ from switchboard.accept.exact import Block, OneByOne
 from switchboard.accept.lossy import Cascade, Typical
 from switchboard.accept.ruling import Drawn, Law
 from switchboard.board import Board
-from switchboard.config import Config, parse_asked
-from switchboard.decode import Tally, forward
+from switchboard.config import parse_asked
+from switchboard.decode import Tally
 from switchboard.errors import ConfigError, SwitchRefused
-from switchboard.models import resolve
-from switchboard.registry import Room
 from switchboard.sampler import Sampler, Sampling
-from switchboard.session import Session, open_session
 from switchboard.speculate import verified
 
 TINY = ("--model", "synthetic:tiny-llama")
@@ -115,21 +112,6 @@ def judged(one: World, kind: Kind, law: Law | None, runs: int) -> dict[tuple[int
     return counts
 
 
-def p_value(
-    counts: Mapping[tuple[int, ...], int], chances: Mapping[tuple[int, ...], float]
-) -> float:
-    """Of Pearson's test that the counts follow the chances; what is expected less than five times is one class."""
-    runs = sum(counts.values())
-    assert set(counts) <= {text for text, chance in chances.items() if chance > 0}
-    often = [text for text, chance in chances.items() if runs * chance >= 5]
-    seen = [counts.get(text, 0) for text in often]
-    wanted = [runs * chances[text] for text in often]
-    rest = runs - sum(wanted)
-    if rest > 1e-6:
-        seen, wanted = [*seen, runs - sum(seen)], [*wanted, rest]
-    return float(stats.chisquare(seen, wanted).pvalue)
-
-
 ONE = world(np.random.default_rng(8), 4, 2, 0.7, Sampling())
 LAWS: list[tuple[Law | None, Any, Kind]] = [
     (None, Matched(), "certain"),
@@ -176,44 +158,17 @@ def test_at_temperature_zero_every_law_is_equality() -> None:
                 assert (verdict.accepted, verdict.following) == (stands, best[stands])
 
 
-def session(*switches: str, required: bool = False) -> Session:
-    asked = parse_asked([] if required else list(switches), list(switches) if required else [])
-    return open_session(
-        Config("synthetic:tiny-llama", asked=asked),
-        resolve("synthetic:tiny-llama"),
-        Board(asked, {}),
-    )
-
-
-def enumerated(one: Session, prompt: list[int], sampling: Sampling) -> dict[tuple[int, ...], float]:
-    """The chance of every text of four tokens, by passes of the model over each beginning."""
-    sampler, found = Sampler(sampling, ()), {(): 1.0}
-    bias = np.zeros(512, dtype=np.float32)
-    bias[list(sampling.logit_bias)] = list(sampling.logit_bias.values())
-    for _ in range(4):
-        longer = {}
-        for text, chance in found.items():
-            cache = one.make_cache(Room(len(prompt) + 4, 1))
-            logits = forward(one.loaded.model, cache, mx.array([*prompt, *text]))[-1:]
-            row = np.array(sampler.distributions(logits + mx.array(bias)))[0].astype(np.float64)
-            for token in np.flatnonzero(row):
-                longer[(*text, int(token))] = chance * float(row[token] / row.sum())
-        found = longer
-    return found
-
-
 def test_texts_of_a_session_with_drafts_follow_the_model() -> None:
     one = session("prompt_lookup:adaptive=false,least=1,ngram=1")
     # three tokens are possible, and the prompt has each: whatever comes, a draft is found
     only = {"top_k": 3, "logit_bias": dict.fromkeys((10, 11, 12), 60.0), "ignore_eos": True}
     prompt = [10, 11, 12, 10, 12, 11, 10]
-    chances = enumerated(one, prompt, Sampling(**only))
+    chances = enumerated(one, prompt, Sampling(**only), 4)
     assert len(chances) == 81
     counts: dict[tuple[int, ...], int] = {}
     tally = Tally()
     for seed in range(250):
-        stream = one.generate(prompt, Sampling(**only, seed=seed), 4, tally, lambda: None)
-        text = tuple(token for tokens in stream for token in tokens)
+        text = answer(one, prompt, Sampling(**only, seed=seed), 4, tally)
         counts[text] = counts.get(text, 0) + 1
     assert tally.proposed > 200 and 30 < tally.accepted < tally.proposed - 30
     assert p_value(counts, chances) > 1e-3
