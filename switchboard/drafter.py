@@ -114,13 +114,26 @@ def cut(model: Any, layers: int) -> Any:
     if not 1 <= layers < whole:
         raise Declined(f"layers={layers}: the model has {whole}; give 1 to {whole - 1}")
     path = _holder(model)
-    top = shell = copy.copy(model)
+    top = shell = _shell(model)
     for name in filter(None, path.split(".")):
-        inner = copy.copy(shell[name])
+        inner = _shell(shell[name])
         shell[name] = inner
         shell = inner
     shell["layers"] = shell["layers"][:layers]
     return top
+
+
+def _shell(module: Any) -> Any:
+    """A module of its own with the same children, of the class that it had before a switch hooked its passes.
+
+    A hook is a subclass of the same name that leads passes elsewhere, to graphs of the whole model say.
+    """
+    made = copy.copy(module)
+    kind = type(module)
+    while (kind.__base__.__module__, kind.__base__.__name__) == (kind.__module__, kind.__name__):
+        kind = kind.__base__
+    made.__class__ = kind
+    return made
 
 
 def _holder(model: Any) -> str:
@@ -153,6 +166,9 @@ def unfit(target: Any, model: Any, layers: int) -> str | None:
         return f"the drafter's cache: {why}"
     try:
         rows = forward(model, cache, mx.array([1, 2, 3]))
+        mx.eval(rows)
+        kv.rewind(cache, 1)
+        rows = forward(model, cache, mx.array([4]))
         wanted = forward(target, kv.make(target), mx.array([1]))
         mx.eval(rows, wanted)
     except (RuntimeError, ValueError, IndexError, TypeError, AttributeError) as error:

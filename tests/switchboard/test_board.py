@@ -23,6 +23,7 @@ def test_every_switch_file_declares_itself() -> None:
     assert set(known()) == {
         "block_verify",
         "cascade",
+        "compiled_step",
         "draft_model",
         "fast_norm",
         "fused_epilogue",
@@ -30,6 +31,7 @@ def test_every_switch_file_declares_itself() -> None:
         "fused_gate_up",
         "fused_qkv",
         "in_place_kv",
+        "masked_prefill",
         "prompt_lookup",
         "quantized_kv",
         "shared_rotary",

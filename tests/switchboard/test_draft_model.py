@@ -51,6 +51,23 @@ def test_a_cut_is_the_first_layers_under_the_same_head(family: str, layers: int)
     assert mx.array_equal(before, forward(model, kv.make(model), mx.array(PROMPT)))
 
 
+def test_a_cut_does_not_go_the_way_of_a_hook_on_the_whole() -> None:
+    model = small()
+    wanted = forward(drafter.cut(model, 2), drafter.fresh(model, 2), mx.array(PROMPT))
+    original: Any = type(model)
+
+    class Hooked(original):  # type: ignore[misc]
+        def __call__(self, *given: Any, **more: Any) -> Any:
+            raise RuntimeError("a graph of the whole model")
+
+    Hooked.__name__, Hooked.__module__ = original.__name__, original.__module__
+    model.__class__ = Hooked
+    part = drafter.cut(model, 2)
+    assert mx.array_equal(wanted, forward(part, drafter.fresh(part, 2), mx.array(PROMPT)))
+    with pytest.raises(RuntimeError, match="whole model"):
+        forward(model, kv.make(model), mx.array(PROMPT))
+
+
 @pytest.mark.parametrize("layers", [0, 4, 9])
 def test_a_cut_of_nothing_or_of_all_is_declined(layers: int) -> None:
     with pytest.raises(Declined, match="the model has 4; give 1 to 3"):
