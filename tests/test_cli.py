@@ -254,7 +254,9 @@ def test_arms_and_doctor(call: Callable[..., Said]) -> None:
         assert source in facts["peak memory"]
 
 
-def test_a_knock_out_campaign_differs_in_one_switch_per_arm(root: Path) -> None:
+def test_a_knock_out_campaign_differs_in_one_switch_per_arm(
+    root: Path, call: Callable[..., Said]
+) -> None:
     words = ["{python}", str(ENGINE), "--port", "{port}", "--model", "{model}", "{switches}"]
     (root / "arms" / "K.toml").write_text(
         f'backend = "command"\nmodel = "tiny"\ncommand = {json.dumps(words)}\n'
@@ -282,6 +284,13 @@ def test_a_knock_out_campaign_differs_in_one_switch_per_arm(root: Path) -> None:
     assert len(blocks) == 2 * 3
     page = (root / "reports" / "tiny-knockout-K.md").read_text()
     assert "K-no-fused_qkv" in page and "K without fused_qkv" in page
+    again = next(line for line in page.splitlines() if line.startswith("battery run "))
+    said = call(*["plan" if word == "run" else word for word in again.split()[1:]])
+    assert said.returncode == 0, said.stderr
+    assert all(
+        f"{name} differs from K in" in said.stdout
+        for name in ("K-no-fused_qkv", "K-no-prompt_lookup")
+    )
 
 
 def test_one_choice_of_arms(call: Callable[..., Said]) -> None:

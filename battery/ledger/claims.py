@@ -108,8 +108,8 @@ def rule(plan: Plan, arms: int) -> str:
     if stopping.rule == "looks":
         return f"{after}; ends at the first at which every candidate's primary endpoint is decided; {level}"
     if stopping.rule == "precision":
-        width = f"±{100 * (stopping.half_width or 0):g} %"
-        return f"{after}; ends at the first at which every candidate's primary interval is within {width}; {level}"
+        narrow = f"is no wider than ±{100 * (stopping.half_width or 0):g} %"
+        return f"{after}; ends at the first at which every candidate's primary interval {narrow}; {level}"
     return f"fixed: ends after {plan.blocks} blocks, without looks before; {level}"
 
 

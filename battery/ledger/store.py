@@ -62,7 +62,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Earlier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was started here before a campaign: those of the same arms one by one, the others as a number."""
+    """What was started before a campaign: those with two or more of its arms one by one, the others as a number."""
 
     same_arms: tuple[Started, ...] = ()
     others: int = 0
@@ -92,7 +92,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     screen: Screen = ""
     """Whether the arms are one arm's knock-outs or isolations: many questions at once, so an exploratory screen."""
     earlier: Earlier | None = None
-    """Campaigns of these arms that were started here before; None where that was not kept."""
+    """What was started here before: campaigns with two or more of these arms one by one, the others as a number; None
+    where that was not kept."""
 
     @property
     def control(self) -> str:
