@@ -72,7 +72,10 @@ def test_a_campaign_from_run_to_verify_and_back(root: Path) -> None:
         root / "charts/first/decode.svg"
     ).is_file()
 
-    assert "as it took here on" in battery(root, "plan", "--arms", "A,C", "--plan", "tiny").stdout
+    assert (
+        "as a campaign of this plan took here on"
+        in battery(root, "plan", "--arms", "A,C", "--plan", "tiny").stdout
+    )
     status = battery(root, "status")
     assert status.returncode == 0
     assert "2/2" in status.stdout and "12/12" in status.stdout and "sealed" in status.stdout
@@ -109,7 +112,7 @@ def test_failed_cells_above_the_share_give_exit_4_and_the_report_is_there(root: 
     arm_file(root, "X", "--fault", "short:7", "--after", "5")
     done = battery(root, "run", "--arms", "A,X", "--plan", "tiny", "--campaign", "bad", "--json")
     assert done.returncode == 4 and "6 of 12 cells did not end ok (6 short)" in done.stderr
-    assert "more than the 5% that the plan allows" in done.stderr
+    assert "more than the 5 % that the plan allows" in done.stderr
     where = [line.strip() for line in done.stderr.splitlines() if line.startswith("  X at ")]
     assert len(where) == 2 and where[0].startswith(
         "X at 64 tokens, block 1 sentinel, block 1 seed "

@@ -4,9 +4,9 @@ receipts/campaigns.jsonl   every campaign that was started here
 receipts/<campaign>/
   campaign.json      plan, arms, order, coin flip: written before the first window
   prompts.json       how each prompt was sized
-  journal.jsonl      started, resumed, abandoned, look, interrupted, finished
+  journal.jsonl      started, resumed, look, disturbed, abandoned, settled, damaged, interrupted, failed, finished
   0001-b1-A-r128-s1.json …   one receipt per cell, read-only
-  seal.json          sha256 of every file above, chained in order
+  seal.json          sha256 of header, prompts, journal and receipts, chained in order
   damaged/           receipts that a power cut or a bad disk left unreadable; never pooled, not in the seal
 
 A name that begins with .part- is a file on its way; what a killed battery left of them goes at the next start.
@@ -316,7 +316,7 @@ def whole_attempts(receipts: Iterable[Receipt], header: Header) -> dict[int, lis
 
 
 def complete_blocks(receipts: Iterable[Receipt], header: Header) -> dict[int, list[Receipt]]:
-    """The receipts of each block that has every cell of every arm in one attempt; the first such attempt counts.
+    """The receipts of each block's first attempt that is whole and stands (`whole_attempts`), by block.
 
     The first, because whoever could measure a complete block again would choose between two results. Receipts of other
     attempts are kept, shown, never pooled.

@@ -101,7 +101,8 @@ def _results(findings: Findings) -> str:
             "Over the whole ladder, one interval per candidate and metric; no verdict rests on it:",
             tables.over_ladder(findings),
             "<details><summary>The tests behind the verdicts</summary>", tables.statistics(findings),
-            f"Corrections: {tables.corrections(findings)}. Intervals are not widened.",
+            f"Corrections: {tables.corrections(findings)}. Intervals are not widened. “By at least” needs the margin's"
+            " p below the level, too: that of a difference of the margin or less.",
             *_sensitivity(findings),
             "</details>",
         ]  # fmt: skip
