@@ -9,7 +9,8 @@ exactness=…)`. Nothing else has to be touched. A stage fixes what the function
 - cache:   (factory, options, counter) -> Recached; gives another factory of KV caches, the old one stays as it was;
 - draft:   (options, counter) -> Proposer; guesses tokens for the verify loop.
 
-A function that cannot do its work raises Declined with the reason.
+A function that cannot do its work raises Declined with the reason. What its probe holds against each other goes
+through `parity`, which compares bits and makes a reason of whatever breaks off.
 """
 
 from __future__ import annotations
