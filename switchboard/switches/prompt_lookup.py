@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import msgspec
 
-from switchboard.registry import Counter, switch
+from switchboard.registry import Counter, Target, switch
 
 MEMORY = 0.7
 HOPE = 2.0
@@ -94,6 +94,6 @@ class PromptLookup:
 
 
 @switch(stage="draft", exactness="rounding", options=Options)
-def prompt_lookup(options: Options, counter: Counter) -> PromptLookup:
+def prompt_lookup(options: Options, counter: Counter, target: Target) -> PromptLookup:
     """Make the proposer."""
     return PromptLookup(options, counter)

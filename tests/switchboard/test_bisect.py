@@ -13,7 +13,7 @@ from faults import planted
 from typer.testing import CliRunner
 
 from switchboard import cache as kv
-from switchboard.accept import Verdict
+from switchboard.accept.ruling import Verdict
 from switchboard.bisect.calls import Known
 from switchboard.bisect.compare import compare
 from switchboard.bisect.judge import Judge, flipped
@@ -231,7 +231,7 @@ def test_a_pass_of_several_rows_that_is_wrong_is_caught(reference: Reference) ->
 def test_a_law_that_accepts_too_much_is_caught(
     reference: Reference, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("switchboard.accept.matched", accept_all)
+    monkeypatch.setattr("switchboard.sampler.matched", accept_all)
     found = climb(open_plain(LLAMA.name, LLAMA.format), reference, DRAFT, put_on)
     assert found.failed[:1] == ["decode"], found.outcomes
     assert "decided" in told(found, "decode")
