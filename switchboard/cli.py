@@ -119,8 +119,9 @@ def bisect(
 ) -> None:
     """Hold switches on against off, in five rungs; status 1 when a rung failed, 3 when nothing could be climbed.
 
-    A switch that stays off is not climbed with, and its row says why: fused_epilogue without a GPU, text_only always
-    (it decides what is read of a checkpoint). Of a lossy one (quantized_kv) only the audit is made.
+    A switch that stays off is not climbed with, and its row says why: fused_epilogue without a GPU, text_only
+    always (it decides what is read of a checkpoint), a law (it needs a draft). Of a lossy one (quantized_kv) only
+    the audit is made.
     """
     from switchboard.bisect.matrix import run
     from switchboard.bisect.rungs import Plan
