@@ -43,7 +43,7 @@ TEMPERATURES = (0.0, 0.8)
 class Plan:
     """How much the last rung does: prompts × tokens, once greedy and once drawn with a seed.
 
-    The usual numbers let `make bisect` end within a minute on two cores, where a step of SmolLM2-135M takes some 60 ms;
+    The usual numbers are small, as `make bisect` is meant to take about a minute on two cores and most of it goes here;
     longer texts are a matter of patience (`--tokens 256`).
     """
 
