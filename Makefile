@@ -84,7 +84,7 @@ bench-stats: $(READY) ## what the verdicts are worth: null batteries, coverage, 
 bench-acceptance: $(READY) ## what every acceptance law does to a text, summed over every outcome; a minute
 	@$(BIN)/python -m benchmarks.acceptance $(BENCH)
 
-bisect: $(READY) ## every switch on against off: the small model, then tiny ones of each family   (BISECT="--switch fused_qkv")
+bisect: $(READY) ## switches on against off: the small model, tiny ones of each family   (BISECT="--switch fused_qkv")
 	@$(BIN)/switchboard fetch smollm2-135m
 	@$(BIN)/switchboard bisect $(or $(BISECT),--model smollm2-135m --family all)
 

@@ -4,8 +4,8 @@ The last `ngram` tokens are looked up among all n-grams so far (then shorter one
 their latest occurrence is the draft. Costs a table of the text, no model.
 
 The acceptance law is exact, and with the same seed the text is the plain loop's; but a verify pass of several rows may
-round differently from passes of one (measured up to 6e-5 in the logits on CPU), so that a near-tie can flip. So the
-switch claims `rounding`, not `exact`.
+round differently from passes of one (`switchboard bisect --switch prompt_lookup` tells by how much), so that a
+near-tie can flip. So the switch claims `rounding`, not `exact`.
 
 Adaptive: a verify pass costs about two plain steps on a CPU, so a draft pays only when more than `pays` of its
 tokens are accepted on average. An exponential average of the accepted tokens per draft decides; below `pays` drafts
