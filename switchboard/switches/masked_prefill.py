@@ -9,15 +9,16 @@ computed. On a CPU 2,048 tokens through SmolLM2 in one chunk took 238 MB beside 
 them, and 0.63 of the processor time; in the engine's own chunks of 128 rows there nothing changed (15 MB, the same
 time). `python -m benchmarks.prefill_tiles` measures it.
 
-mlx-lm's models pass the flag already, so there the part about the mask has nothing to do. Windowed layers (gemma3) pass
-an array, of which a tile keeps the window's keys, and the flag where it is causal. `masks_replaced` counts those tiles,
-`tiles` all, `runs` the passes of a layer.
+mlx-lm's models pass the flag already, so there the part about the mask has nothing to do. Windowed layers (gemma3)
+pass an array, of which a tile keeps the window's keys, and the flag where it is causal. `masks_replaced` counts those
+tiles, `tiles` all, `runs` the passes of a layer.
 
-Fits every attention that calls mlx-lm's scaled_dot_product_attention, whatever its model: the name is answered by
-the tiled one for the length of that one call, and nothing of a model is copied. Declined, with the layer: those that
+Fits every attention that calls mlx-lm's scaled_dot_product_attention, whatever its model: the name is answered by the
+tiled one for the length of that one call, and nothing of a model is copied. Declined, with the layer: those that
 attend in another way, and on a GPU heads that have a fused kernel (on an H200 tiles took other kernels than the whole
-chunk, and SmolLM2 in fp16 left the bound of `rounding`: reports/gpu-h200.json). Rounding: MLX may take another kernel for another number of rows, so sums may be taken in another
-order; probed on the real weights, over an empty and a filled cache, and in the real tile on numbers of the same shape.
+chunk, and SmolLM2 in fp16 left the bound of `rounding`: reports/gpu-h200.json). Rounding: MLX may take another kernel
+for another number of rows, so sums may be taken in another order; probed on the real weights, over an empty and a
+filled cache, and in the real tile on numbers of the same shape.
 
 Costs no memory. Turned off by not asking for it, or by SWITCHBOARD_MASKED_PREFILL=0.
 """
