@@ -20,8 +20,15 @@ from switchboard.worker import Failure, Finish
 
 
 def sse(document: Any) -> bytes:
-    """One event of a stream."""
-    return b"data: " + msgspec.json.encode(document) + b"\n\n"
+    """One event of a stream; what some readers take for the end of a line is written as an escape."""
+    told = msgspec.json.encode(document)
+    for character, escape in LINE_ENDS:
+        told = told.replace(character, escape)
+    return b"data: " + told + b"\n\n"
+
+
+LINE_ENDS = tuple((end.encode(), rf"\u{ord(end):04x}".encode()) for end in "\x85\u2028\u2029")
+"""JSON may hold these as they are, in strings only; a client that splits text into lines would cut there."""
 
 
 DONE = b"data: [DONE]\n\n"
@@ -30,7 +37,8 @@ DONE = b"data: [DONE]\n\n"
 def error_body(error: RequestError) -> dict[str, Any]:
     """An error as the API spells it."""
     kind = "server_error" if error.status >= 500 else "invalid_request_error"
-    return {"error": {"message": str(error), "type": kind, "code": error.code}}
+    told = {"message": str(error), "type": kind, "param": error.param, "code": error.code}
+    return {"error": told}
 
 
 @dataclass

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -22,10 +23,25 @@ from switchboard.replies import Reply, error_body
 from switchboard.text import Piece
 from switchboard.worker import Failure, Finish, Job, Worker
 
+BODY_LIMIT = 64 << 20
+"""Bytes of a request's body; a prompt of 260,000 tokens needs about 2 MiB."""
+
 
 def answer(document: Any, status: int = 200) -> Response:
     """A JSON response."""
     return Response(msgspec.json.encode(document), status, media_type="application/json")
+
+
+async def body_of(request: Request) -> bytes:
+    """The whole body, or an error as soon as it is larger than anything that could be meant."""
+    parts, size = list[bytes](), 0
+    async for part in request.stream():
+        size += len(part)
+        if size > BODY_LIMIT:
+            told = f"the body is larger than {BODY_LIMIT} bytes: send less"
+            raise RequestError(told, "body_too_large", 413)
+        parts.append(part)
+    return b"".join(parts)
 
 
 class Api:
@@ -48,8 +64,9 @@ class Api:
 
     async def tokenize(self, request: Request) -> Response:
         """Token ids of a prompt as the completion endpoints would take it."""
-        body, _ = wire.read(await request.body(), wire.TokenizeBody)
-        ids = wire.ids_of(body, self._loaded.text)
+        body, _ = wire.read(await body_of(request), wire.TokenizeBody)
+        self._known(body.model)
+        ids = wire.tokenized(body, self._loaded.text)
         return answer({"count": len(ids), "tokens": ids})
 
     async def reset_peak(self, request: Request) -> Response:
@@ -65,13 +82,8 @@ class Api:
         return await self._complete(request, wire.CompletionBody)
 
     async def _complete(self, request: Request, shape: Any) -> Response:
-        body, ignored = wire.read(await request.body(), shape)
-        if body.model is not None and body.model != self._model:
-            raise RequestError(
-                f"model '{body.model}' is not served here; this server has '{self._model}'",
-                "model_not_found",
-                404,
-            )
+        body, ignored = wire.read(await body_of(request), shape)
+        self._known(body.model)
         order = wire.order(body, ignored, self._loaded.text, self._loaded.context)
         reply = Reply(order, self._model)
         if order.stream:
@@ -81,7 +93,16 @@ class Api:
             )
         return await self._whole(request, order, reply)
 
-    async def _events(self, order: wire.Order) -> AsyncIterator[Piece | Finish | Failure]:
+    def _known(self, model: str | None) -> None:
+        if model is not None and model != self._model:
+            raise RequestError(
+                f"model '{model}' is not served here; this server has '{self._model}'",
+                "model_not_found",
+                404,
+                "model",
+            )
+
+    async def _events(self, order: wire.Order) -> AsyncGenerator[Piece | Finish | Failure]:
         """What the worker says of an order, until its end; leaving early cancels the work."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[Piece | Finish | Failure]()
 
@@ -102,13 +123,14 @@ class Api:
     async def _stream(self, order: wire.Order, reply: Reply) -> AsyncIterator[bytes]:
         if opening := reply.opening():
             yield opening
-        async for event in self._events(order):
-            if isinstance(event, Piece):
-                yield reply.piece(event)
-            elif isinstance(event, Finish):
-                yield reply.closing(event)
-            else:
-                yield reply.failure(event)
+        async with aclosing(self._events(order)) as events:
+            async for event in events:
+                if isinstance(event, Piece):
+                    yield reply.piece(event)
+                elif isinstance(event, Finish):
+                    yield reply.closing(event)
+                else:
+                    yield reply.failure(event)
 
     async def _whole(self, request: Request, order: wire.Order, reply: Reply) -> Response:
         work = asyncio.ensure_future(self._collect(order, reply))
@@ -123,13 +145,14 @@ class Api:
 
     async def _collect(self, order: wire.Order, reply: Reply) -> Response:
         text, ids = "", list[int]()
-        async for event in self._events(order):
-            if isinstance(event, Failure):
-                return answer(error_body(event.error), event.error.status)
-            piece = event if isinstance(event, Piece) else event.rest
-            text, ids = text + piece.text, ids + piece.ids
-            if isinstance(event, Finish):
-                return answer(reply.whole(text, ids, event))
+        async with aclosing(self._events(order)) as events:
+            async for event in events:
+                if isinstance(event, Failure):
+                    return answer(error_body(event.error), event.error.status)
+                piece = event if isinstance(event, Piece) else event.rest
+                text, ids = text + piece.text, ids + piece.ids
+                if isinstance(event, Finish):
+                    return answer(reply.whole(text, ids, event))
         raise RequestError("the worker ended without an answer", "engine_error", 500)
 
 
@@ -139,11 +162,16 @@ async def _disconnected(request: Request) -> None:
 
 
 async def _told(request: Request, error: Exception) -> Response:
+    """An error as the API spells it; one that nobody expected is raised again behind this, for the log."""
     if isinstance(error, RequestError):
         return answer(error_body(error), error.status)
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    detail = error.detail if isinstance(error, HTTPException) else str(error)
-    return answer(error_body(RequestError(f"{request.url.path}: {detail}", "http", status)), status)
+    if not isinstance(error, HTTPException):
+        told = RequestError(f"{type(error).__name__}: {error}", "server_error", 500)
+        return answer(error_body(told), 500)
+    told = RequestError(f"{request.url.path}: {error.detail}", "http", error.status_code)
+    response = answer(error_body(told), error.status_code)
+    response.headers.update(error.headers or {})  # a 405 names the methods that are allowed
+    return response
 
 
 class KeyRequired:
@@ -151,16 +179,20 @@ class KeyRequired:
 
     def __init__(self, app: ASGIApp, key: str) -> None:
         self._app = app
-        self._expected = f"Bearer {key}".encode()
+        self._expected = key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check the Authorization header in constant time."""
         given = dict(scope.get("headers", [])).get(b"authorization", b"")
-        if scope["type"] != "http" or hmac.compare_digest(given, self._expected):
+        scheme, _, shown = given.partition(b" ")
+        known = scheme.lower() == b"bearer" and hmac.compare_digest(shown.strip(), self._expected)
+        if scope["type"] != "http" or known:
             await self._app(scope, receive, send)
             return
         told = RequestError("give the key as 'Authorization: Bearer KEY'", "unauthorized", 401)
-        await answer(error_body(told), 401)(scope, receive, send)
+        refusal = answer(error_body(told), 401)
+        refusal.headers["WWW-Authenticate"] = "Bearer"
+        await refusal(scope, receive, send)
 
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -178,6 +210,6 @@ def application(api: Api, key: str | None) -> ASGIApp:
     ]
     app = Starlette(
         routes=[Route(path, endpoint, methods=[method]) for method, path, endpoint in routes],
-        exception_handlers={RequestError: _told, HTTPException: _told},
+        exception_handlers={RequestError: _told, HTTPException: _told, Exception: _told},
     )
     return KeyRequired(app, key) if key else app

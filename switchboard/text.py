@@ -9,8 +9,10 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
+from jinja2 import Template, TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from switchboard.errors import RequestError
@@ -35,10 +37,11 @@ class Text:
 
     def chat(self, messages: Sequence[dict[str, Any]]) -> str:
         """The text that the model's own chat template makes of a conversation, ready for the answer."""
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        environment.globals["raise_exception"] = _raise
-        compiled = environment.from_string(self.template or FALLBACK_TEMPLATE)
-        return compiled.render(messages=list(messages), add_generation_prompt=True)
+        compiled = _compiled(self.template or FALLBACK_TEMPLATE)
+        try:
+            return compiled.render(messages=list(messages), add_generation_prompt=True)
+        except (TemplateError, TypeError, ValueError, LookupError) as error:
+            raise refused_by_template(str(error)) from error
 
 
 def without_images(text: Text, reason: str) -> Text:
@@ -46,8 +49,21 @@ def without_images(text: Text, reason: str) -> Text:
     return replace(text, no_images=reason)
 
 
+@lru_cache(maxsize=4)
+def _compiled(template: str) -> Template:
+    """A chat template ready to render; compiling one takes longer than rendering it."""
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["raise_exception"] = _raise
+    return environment.from_string(template)
+
+
 def _raise(message: str) -> None:
-    raise RequestError(f"chat template: {message}", code="chat_template")
+    raise refused_by_template(message)
+
+
+def refused_by_template(message: str) -> RequestError:
+    """A conversation that the model's chat template cannot take: a role, or an order, that it does not know."""
+    return RequestError(f"messages: chat template: {message}", "chat_template", param="messages")
 
 
 def byte_alphabet() -> dict[str, int]:

@@ -147,6 +147,9 @@ def test_no_preload_twice_and_none_when_killed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_neutral_and_ignored_fields() -> None:
-    body, ignored = read(b'{"messages": [], "n": 1, "user": "me", "presence_penalty": 0}', ChatBody)
+    body, ignored = read(
+        b'{"messages": [{"role": "user", "content": ""}], "n": 1, "user": "me", "presence_penalty": 0}',
+        ChatBody,
+    )
     assert ignored == ["user", "n", "presence_penalty"]
-    assert body.stream is False
+    assert body.stream is None
