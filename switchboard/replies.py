@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from switchboard import logprobs
 from switchboard.errors import RequestError
 from switchboard.text import Piece
 from switchboard.wire import Order
@@ -47,6 +49,7 @@ class Reply:
 
     order: Order
     model: str
+    token_bytes: Callable[[int], bytes]
     created: int = field(default_factory=lambda: int(time.time()))
     ident: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -54,7 +57,8 @@ class Reply:
         """The role of a chat's answer, sent at once; it holds no token."""
         if not self.order.chat:
             return b""
-        return sse(self._chunk([self._choice({"role": "assistant", "content": ""}, None, None)]))
+        delta = {"role": "assistant", "content": ""}
+        return sse(self._chunk([{"index": 0, "delta": delta, "finish_reason": None}]))
 
     def piece(self, piece: Piece) -> bytes:
         """Text that became certain."""
@@ -70,13 +74,12 @@ class Reply:
         chunk = self._chunk([self._part(failure.rest, "error")])
         return sse(error_body(failure.error)) + sse(chunk) + DONE
 
-    def whole(self, text: str, ids: list[int], finish: Finish) -> dict[str, Any]:
+    def whole(self, piece: Piece, finish: Finish) -> dict[str, Any]:
         """The answer of a request without a stream."""
-        choice: dict[str, Any] = {"index": 0, "finish_reason": finish.reason, "token_ids": ids}
+        choice = self._part(piece, finish.reason)
         if self.order.chat:
-            choice["message"] = {"role": "assistant", "content": text}
-        else:
-            choice["text"] = text
+            del choice["delta"]
+            choice["message"] = {"role": "assistant", "content": piece.text, "refusal": None}
         head = self._chunk([choice])
         head["object"] = "chat.completion" if self.order.chat else "text_completion"
         return {**head, **self._figures(finish)}
@@ -91,17 +94,20 @@ class Reply:
         }
 
     def _part(self, piece: Piece, reason: str | None) -> dict[str, Any]:
+        choice: dict[str, Any] = {"index": 0}
         if self.order.chat:
-            return self._choice({"content": piece.text} if piece.text else {}, reason, piece.ids)
-        return {"index": 0, "text": piece.text, "finish_reason": reason, "token_ids": piece.ids}
+            choice["delta"] = {"content": piece.text} if piece.text else {}
+        else:
+            choice["text"] = piece.text
+        told = self._logprobs(piece)
+        return {**choice, "logprobs": told, "finish_reason": reason, "token_ids": piece.ids}
 
-    def _choice(
-        self, delta: dict[str, Any], reason: str | None, ids: list[int] | None
-    ) -> dict[str, Any]:
-        choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": reason}
-        if ids is not None:
-            choice["token_ids"] = ids
-        return choice
+    def _logprobs(self, piece: Piece) -> dict[str, Any] | None:
+        if self.order.logprobs is None:
+            return None
+        if self.order.chat:
+            return logprobs.of_chat(piece.entries, self.token_bytes)
+        return logprobs.of_text(piece.entries, self.token_bytes, piece.offsets)
 
     def _figures(self, finish: Finish) -> dict[str, Any]:
         prompt, made, tally = len(self.order.prompt), finish.completion_tokens, finish.tally

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
@@ -20,7 +21,7 @@ from switchboard import memory, wire
 from switchboard.errors import RequestError
 from switchboard.health import Health
 from switchboard.replies import Reply, error_body
-from switchboard.text import Piece
+from switchboard.text import Piece, joined
 from switchboard.worker import Failure, Finish, Job, Worker
 
 BODY_LIMIT = 64 << 20
@@ -52,6 +53,7 @@ class Api:
         self._health = health
         self._model = model
         self._loaded = worker.session().loaded
+        self._created = int(time.time())
 
     async def health(self, request: Request) -> Response:
         """What is loaded and what runs."""
@@ -59,7 +61,8 @@ class Api:
 
     async def models(self, request: Request) -> Response:
         """The one model there is."""
-        entry = {"id": self._model, "object": "model", "owned_by": "switchboard"}
+        entry: dict[str, Any] = {"id": self._model, "object": "model", "owned_by": "switchboard"}
+        entry = {**entry, "created": self._created, "context": self._loaded.context}
         return answer({"object": "list", "data": [entry]})
 
     async def tokenize(self, request: Request) -> Response:
@@ -85,7 +88,7 @@ class Api:
         body, ignored = wire.read(await body_of(request), shape)
         self._known(body.model)
         order = wire.order(body, ignored, self._loaded.text, self._loaded.context)
-        reply = Reply(order, self._model)
+        reply = Reply(order, self._model, self._loaded.text.token_bytes)
         if order.stream:
             headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
             return StreamingResponse(
@@ -109,7 +112,7 @@ class Api:
         def emit(event: Piece | Finish | Failure) -> None:
             loop.call_soon_threadsafe(queue.put_nowait, event)
 
-        job = Job(order.prompt, order.sampling, order.count, order.stops, emit)
+        job = Job(order.prompt, order.sampling, order.count, order.stops, emit, order.logprobs)
         self._worker.submit(job)
         try:
             while True:
@@ -144,15 +147,14 @@ class Api:
             work.cancel()
 
     async def _collect(self, order: wire.Order, reply: Reply) -> Response:
-        text, ids = "", list[int]()
+        pieces = list[Piece]()
         async with aclosing(self._events(order)) as events:
             async for event in events:
                 if isinstance(event, Failure):
                     return answer(error_body(event.error), event.error.status)
-                piece = event if isinstance(event, Piece) else event.rest
-                text, ids = text + piece.text, ids + piece.ids
+                pieces.append(event if isinstance(event, Piece) else event.rest)
                 if isinstance(event, Finish):
-                    return answer(reply.whole(text, ids, event))
+                    return answer(reply.whole(joined(pieces), event))
         raise RequestError("the worker ended without an answer", "engine_error", 500)
 
 

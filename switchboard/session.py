@@ -17,8 +17,9 @@ from switchboard import cache as kv
 from switchboard import memory
 from switchboard.board import Board
 from switchboard.config import Config
-from switchboard.decode import Tally, plain, prefill
+from switchboard.decode import Chooser, Tally, plain, prefill
 from switchboard.load import Loaded, load
+from switchboard.logprobs import Seen, Watched
 from switchboard.models import Source
 from switchboard.registry import Proposer, Room
 from switchboard.sampler import Sampler, Sampling
@@ -64,11 +65,15 @@ class Session:
         count: int,
         tally: Tally,
         guard: Callable[[], None],
+        seen: Seen | None = None,
     ) -> Iterator[list[int]]:
-        """Tokens of the answer as they become known, without an end token, `count` at most."""
+        """Tokens of the answer as they become known, without an end token, `count` at most.
+
+        `seen` keeps the logits behind them, until it is asked for what they say.
+        """
         self.board.begin()
         try:
-            yield from self._timed(prompt, sampling, count, tally, guard)
+            yield from self._timed(prompt, sampling, count, tally, guard, seen)
         finally:
             self.board.end()
             mx.clear_cache()
@@ -80,11 +85,12 @@ class Session:
         count: int,
         tally: Tally,
         guard: Callable[[], None],
+        seen: Seen | None,
     ) -> Iterator[list[int]]:
         started = time.perf_counter()
         first: float | None = None
         eos = () if sampling.ignore_eos else self.loaded.text.eos
-        for tokens in self._tokens(prompt, sampling, count, tally, guard):
+        for tokens in self._tokens(prompt, sampling, count, tally, guard, seen):
             now = time.perf_counter()
             kept = _until(tokens, eos)
             if first is None:
@@ -108,6 +114,7 @@ class Session:
         count: int,
         tally: Tally,
         guard: Callable[[], None],
+        seen: Seen | None,
     ) -> Iterator[list[int]]:
         model, cache = self.loaded.model, self.make_cache(Room(len(prompt), count))
 
@@ -117,10 +124,11 @@ class Session:
 
         prefill(model, cache, prompt, self._chunk, tally, checked)
         sampler = Sampler(sampling, self.loaded.text.eos)
+        chooser: Chooser = sampler if seen is None else Watched(sampler, seen)
         if self._proposer is None:
-            return plain(model, cache, prompt[-1], sampler, count)
+            return plain(model, cache, prompt[-1], chooser, count)
         self._proposer.begin(list(prompt))
-        return verified(model, cache, prompt[-1], sampler, self._proposer, count, tally)
+        return verified(model, cache, prompt[-1], chooser, self._proposer, count, tally)
 
 
 def _until(tokens: list[int], ends: Sequence[int]) -> list[int]:

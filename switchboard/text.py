@@ -145,52 +145,79 @@ class Piece:
 
     text: str
     ids: list[int]
+    offsets: list[int]
+    """Where in the answer's text that which each token adds begins, in characters."""
+    entries: list[Any]
+    """What is known of each token's probability (see logprobs), when that was asked for."""
+
+
+def joined(pieces: Sequence[Piece]) -> Piece:
+    """Several pieces as one."""
+    return Piece(
+        "".join(one.text for one in pieces),
+        [token for one in pieces for token in one.ids],
+        [offset for one in pieces for offset in one.offsets],
+        [entry for one in pieces for entry in one.entries],
+    )
 
 
 class Pieces:
     """Collects tokens into pieces of whole characters, and watches for stop strings.
 
     Text that could be the start of a stop string is held back until it is certain that it is none. After a stop
-    string nothing more comes out.
+    string nothing more comes out. A stop string counts where all of it lies behind the first `least` tokens.
     """
 
-    def __init__(self, token_bytes: Callable[[int], bytes], stops: Sequence[str] = ()) -> None:
+    def __init__(
+        self, token_bytes: Callable[[int], bytes], stops: Sequence[str] = (), least: int = 0
+    ) -> None:
         self._token_bytes = token_bytes
-        self._stops = tuple(stop for stop in stops if stop)
+        self._stops = tuple(stops)
+        self._least = least
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self._held = ""
+        self._free = 0
+        """Characters at the start of what is held in which no stop string is looked for."""
+        self._shown = 0
         self._ids: list[int] = []
+        self._offsets: list[int] = []
+        self._entries: list[Any] = []
         self.stopped = False
         self.taken = 0
 
-    def push(self, tokens: Sequence[int]) -> Piece | None:
+    def push(self, tokens: Sequence[int], entries: Sequence[Any] = ()) -> Piece | None:
         """The next piece, or None while there is nothing certain to show."""
-        for token in tokens:
+        for place, token in enumerate(tokens):
             if self.stopped:
                 break
             self._ids.append(token)
+            self._offsets.append(self._shown + len(self._held))
+            self._entries.extend(entries[place : place + 1])
             self.taken += 1
             self._held += self._decoder.decode(self._token_bytes(token))
+            if self.taken <= self._least:
+                self._free = len(self._held)
             self._look_for_stop()
         keep = 0 if self.stopped else self._possible_stop()
-        ready, self._held = (
-            self._held[: len(self._held) - keep],
-            self._held[len(self._held) - keep :],
-        )
-        if not ready:
-            return None
-        ids, self._ids = self._ids, []
-        return Piece(ready, ids)
+        ready = len(self._held) - keep
+        return self._release(ready) if ready else None
 
     def finish(self) -> Piece:
         """Whatever is left, with an incomplete character shown as U+FFFD; may be empty."""
-        left = self._held + ("" if self.stopped else self._decoder.decode(b"", final=True))
-        piece = Piece(left, self._ids)
-        self._held, self._ids = "", []
+        if not self.stopped:
+            self._held += self._decoder.decode(b"", final=True)
+        return self._release(len(self._held))
+
+    def _release(self, ready: int) -> Piece:
+        piece = Piece(self._held[:ready], self._ids, self._offsets, self._entries)
+        self._held = self._held[ready:]
+        self._free = max(0, self._free - ready)
+        self._shown += ready
+        self._ids, self._offsets, self._entries = [], [], []
         return piece
 
     def _look_for_stop(self) -> None:
-        places = [self._held.find(stop) for stop in self._stops]
+        places = [self._held.find(stop, self._free) for stop in self._stops]
         found = [place for place in places if place >= 0]
         if found:
             self._held = self._held[: min(found)]
@@ -200,7 +227,7 @@ class Pieces:
         """Length of the longest end of the text that begins a stop string."""
         longest = 0
         for stop in self._stops:
-            for size in range(min(len(stop) - 1, len(self._held)), longest, -1):
+            for size in range(min(len(stop) - 1, len(self._held) - self._free), longest, -1):
                 if self._held.endswith(stop[:size]):
                     longest = size
                     break

@@ -33,7 +33,6 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "best_of": (None, 1),
         "echo": (None, False),
         "frequency_penalty": (None, 0),
-        "logprobs": (None, False),
         "modalities": (None, ["text"]),
         "n": (None, 1),
         "parallel_tool_calls": (None, True, False),
@@ -43,10 +42,9 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "suffix": (None, ""),
         "tool_choice": (None, "none", "auto"),
         "tools": (None, []),
-        "top_logprobs": (None,),
     }
 )
-"""What a field may be that is not in the body's shape; one that is in the shape is read there."""
+"""What each of these may be."""
 COLDEST = 1e-5
 """A temperature below this is 0, as logits over it leave the range of float32."""
 NARROWEST = 1e-6
@@ -55,6 +53,7 @@ Shape = TypeVar("Shape", bound=msgspec.Struct)
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Tokens = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Stop = Annotated[str, Meta(min_length=1, max_length=512)]
+Likeliest = Annotated[int, Meta(ge=0, le=20)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 
 
@@ -111,11 +110,14 @@ class ChatBody(Common, kw_only=True):
     """Body of /v1/chat/completions."""
 
     messages: Messages
+    logprobs: bool | None = None
+    top_logprobs: Likeliest | None = None
 
 
 class CompletionBody(Common, kw_only=True):
     """Body of /v1/completions: text, or token ids."""
 
+    logprobs: Likeliest | None = None
     prompt: Annotated[str, Meta(min_length=1)] | Annotated[list[Tokens], Meta(min_length=1)]
 
 
@@ -138,6 +140,7 @@ class Order:
     stream: bool
     chat: bool
     ignored: list[str]
+    logprobs: int | None
 
 
 def read(raw: bytes, shape: type[Shape]) -> tuple[Shape, list[str]]:
@@ -219,7 +222,26 @@ def order(body: ChatBody | CompletionBody, ignored: list[str], text: Text, conte
     stops = [body.stop] if isinstance(body.stop, str) else list(body.stop or [])
     room = context - len(ids)
     count = min(body.max_tokens or room, body.max_completion_tokens or room, room)
-    return Order(ids, _sampling(body, text), count, stops, bool(body.stream), chat, ignored)
+    return Order(
+        ids,
+        _sampling(body, text),
+        count,
+        stops,
+        bool(body.stream),
+        chat,
+        ignored,
+        _likeliest(body),
+    )
+
+
+def _likeliest(body: ChatBody | CompletionBody) -> int | None:
+    """How many likeliest tokens to tell at each place, or None where no probabilities are asked for."""
+    if isinstance(body, CompletionBody):
+        return body.logprobs
+    if body.top_logprobs is not None and not body.logprobs:
+        told = "top_logprobs needs logprobs to be true"
+        raise RequestError(told, "needs_logprobs", param="top_logprobs")
+    return (body.top_logprobs or 0) if body.logprobs else None
 
 
 def _sampling(body: Common, text: Text) -> Sampling:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from switchboard import memory
 from switchboard.decode import Tally
 from switchboard.errors import OutOfMemory, RequestError, says_out_of_memory
+from switchboard.logprobs import Seen
 from switchboard.sampler import Sampling
 from switchboard.session import Session
 from switchboard.text import Piece, Pieces
@@ -53,6 +54,8 @@ class Job:
     count: int
     stops: Sequence[str]
     emit: Callable[[Piece | Finish | Failure], None]
+    logprobs: int | None = None
+    """How many likeliest tokens to tell at each place; None: no probabilities at all."""
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def guard(self) -> None:
@@ -116,7 +119,7 @@ class Worker(threading.Thread):
             self._current = None
 
     def _serve(self, session: Session, job: Job) -> None:
-        pieces = Pieces(session.loaded.text.token_bytes, job.stops)
+        pieces = Pieces(session.loaded.text.token_bytes, job.stops, job.sampling.min_tokens)
         try:
             finish = self._answer(session, job, pieces)
             # Counted first: whoever has read the end of the answer finds it in /health.
@@ -137,10 +140,11 @@ class Worker(threading.Thread):
     def _answer(self, session: Session, job: Job, pieces: Pieces) -> Finish:
         job.guard()
         tally = Tally()
-        stream = session.generate(job.prompt, job.sampling, job.count, tally, job.guard)
+        seen = None if job.logprobs is None else Seen(job.logprobs)
+        stream = session.generate(job.prompt, job.sampling, job.count, tally, job.guard, seen)
         try:
             for tokens in stream:
-                piece = pieces.push(tokens)
+                piece = pieces.push(tokens, seen.take(tokens) if seen else ())
                 if piece is not None:
                     job.emit(piece)
                 if pieces.stopped:

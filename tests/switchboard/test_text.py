@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switchboard.text import Pieces, byte_alphabet, bytes_only, from_byte_level_bpe
+from switchboard.text import Pieces, byte_alphabet, bytes_only, from_byte_level_bpe, joined
 
 
 def one_byte(token: int) -> bytes:
@@ -91,3 +91,34 @@ def test_the_synthetic_tokenizer_reads_back_what_it_wrote() -> None:
     assert b"".join(map(text.token_bytes, text.encode("häuser"))).decode() == "häuser"
     assert text.token_bytes(256) == b""
     assert text.token_bytes(300).isalpha()
+
+
+@given(
+    st.text("ab", max_size=12),
+    st.text("ab", min_size=1, max_size=3),
+    st.integers(0, 13),
+    st.integers(1, 4),
+)
+def test_a_stop_string_counts_behind_the_least_tokens(
+    text: str, stop: str, least: int, size: int
+) -> None:
+    pieces = Pieces(one_byte, [stop], least)
+    back = ""
+    for place in range(0, len(text), size):
+        piece = pieces.push(list(text[place : place + size].encode()))
+        back += piece.text if piece else ""
+    back += pieces.finish().text
+    assert back == text[:least] + text[least:].partition(stop)[0]
+    assert pieces.stopped == (stop in text[least:])
+
+
+@given(st.text(max_size=20), st.integers(1, 4))
+def test_offsets_and_entries_go_with_their_tokens(text: str, size: int) -> None:
+    raw = text.encode()
+    pieces = Pieces(one_byte)
+    cuts = range(0, len(raw), size)
+    found = [pieces.push(raw[at : at + size], list(range(at, at + size))) for at in cuts]
+    whole = joined([*(one for one in found if one), pieces.finish()])
+    assert whole.entries == list(range(len(raw)))
+    whole_characters = [len(raw[:place].decode(errors="ignore")) for place in range(len(raw))]
+    assert whole.offsets == whole_characters
