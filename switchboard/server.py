@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
@@ -17,9 +18,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from switchboard import memory, wire
+from switchboard import memory, metrics, wire
 from switchboard.errors import RequestError
 from switchboard.health import Health
+from switchboard.metrics import Responses
 from switchboard.replies import Reply, error_body
 from switchboard.text import Piece, joined
 from switchboard.worker import Failure, Finish, Job, Worker
@@ -54,10 +56,16 @@ class Api:
         self._model = model
         self._loaded = worker.session().loaded
         self._created = int(time.time())
+        self.responses = Counter[int]()
 
     async def health(self, request: Request) -> Response:
         """What is loaded and what runs."""
         return answer(self._health.document())
+
+    async def metrics(self, request: Request) -> Response:
+        """The same and more as figures, for a monitoring system."""
+        told = self._health.metrics(self.responses)
+        return Response(told, media_type=metrics.CONTENT_TYPE)
 
     async def models(self, request: Request) -> Response:
         """The one model there is."""
@@ -204,6 +212,7 @@ def application(api: Api, key: str | None) -> ASGIApp:
     """The ASGI application; with a key, every route needs it."""
     routes: list[tuple[str, str, Endpoint]] = [
         ("GET", "/health", api.health),
+        ("GET", "/metrics", api.metrics),
         ("GET", "/v1/models", api.models),
         ("POST", "/tokenize", api.tokenize),
         ("POST", "/v1/chat/completions", api.chat),
@@ -214,4 +223,4 @@ def application(api: Api, key: str | None) -> ASGIApp:
         routes=[Route(path, endpoint, methods=[method]) for method, path, endpoint in routes],
         exception_handlers={RequestError: _told, HTTPException: _told, Exception: _told},
     )
-    return KeyRequired(app, key) if key else app
+    return Responses(KeyRequired(app, key) if key else app, api.responses)
