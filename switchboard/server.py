@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
@@ -18,10 +18,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from switchboard import memory, metrics, wire
+from switchboard import memory, metrics, openapi, wire
 from switchboard.errors import RequestError
 from switchboard.health import Health
 from switchboard.metrics import Responses
+from switchboard.openapi import Way
 from switchboard.replies import Reply, error_body
 from switchboard.text import Piece, joined
 from switchboard.worker import Failure, Finish, Job, Worker
@@ -66,6 +67,15 @@ class Api:
         """The same and more as figures, for a monitoring system."""
         told = self._health.metrics(self.responses)
         return Response(told, media_type=metrics.CONTENT_TYPE)
+
+    def describe(self, ways: list[Way], key: bool) -> None:
+        """Take the routes that there are, for the document at /openapi.json."""
+        vocabulary = self._loaded.text.vocabulary
+        self._document = openapi.document(ways, self._model, vocabulary, key)
+
+    async def described(self, request: Request) -> Response:
+        """What the API takes and gives, in the form of OpenAPI."""
+        return answer(self._document)
 
     async def models(self, request: Request) -> Response:
         """The one model there is."""
@@ -205,22 +215,22 @@ class KeyRequired:
         await refusal(scope, receive, send)
 
 
-Endpoint = Callable[[Request], Awaitable[Response]]
-
-
 def application(api: Api, key: str | None) -> ASGIApp:
     """The ASGI application; with a key, every route needs it."""
-    routes: list[tuple[str, str, Endpoint]] = [
-        ("GET", "/health", api.health),
-        ("GET", "/metrics", api.metrics),
-        ("GET", "/v1/models", api.models),
-        ("POST", "/tokenize", api.tokenize),
-        ("POST", "/v1/chat/completions", api.chat),
-        ("POST", "/v1/completions", api.completions),
-        ("POST", "/admin/memory/reset_peak", api.reset_peak),
+    completes = (openapi.JSON, openapi.EVENTS)
+    ways = [
+        Way("GET", "/health", api.health),
+        Way("GET", "/metrics", api.metrics, media=("text/plain",)),
+        Way("GET", "/openapi.json", api.described),
+        Way("GET", "/v1/models", api.models),
+        Way("POST", "/tokenize", api.tokenize, wire.TokenizeBody),
+        Way("POST", "/v1/chat/completions", api.chat, wire.ChatBody, completes),
+        Way("POST", "/v1/completions", api.completions, wire.CompletionBody, completes),
+        Way("POST", "/admin/memory/reset_peak", api.reset_peak),
     ]
+    api.describe(ways, key is not None)
     app = Starlette(
-        routes=[Route(path, endpoint, methods=[method]) for method, path, endpoint in routes],
+        routes=[Route(way.path, way.endpoint, methods=[way.method]) for way in ways],
         exception_handlers={RequestError: _told, HTTPException: _told, Exception: _told},
     )
     return Responses(KeyRequired(app, key) if key else app, api.responses)

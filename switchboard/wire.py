@@ -76,6 +76,7 @@ class Message(msgspec.Struct, forbid_unknown_fields=True):
     tool_calls: None = None
     function_call: None = None
     audio: None = None
+    annotations: None = None
 
 
 Messages = Annotated[list[Message], Meta(min_length=1)]
@@ -166,7 +167,7 @@ def read(raw: bytes, shape: type[Shape]) -> tuple[Shape, list[str]]:
             raise RequestError(told, "unsupported", param=name)
         ignored.append(name)
     try:
-        return msgspec.json.decode(raw, type=shape), ignored
+        return _shaped(raw, shape), ignored
     except msgspec.ValidationError as error:
         told = str(error)
         named = re.search(r"`\$\.(\w+)", told) or re.search(r"required field `(\w+)`", told)
@@ -174,6 +175,25 @@ def read(raw: bytes, shape: type[Shape]) -> tuple[Shape, list[str]]:
         raise RequestError(told, "invalid_field", param=param) from error
     except RecursionError as error:
         raise _too_deep() from error
+
+
+def _shaped(raw: bytes, shape: type[Shape]) -> Shape:
+    """The body in its shape; 2.0 is a whole number, as JSON Schema has it and some clients write it."""
+    try:
+        return msgspec.json.decode(raw, type=shape)
+    except msgspec.ValidationError as error:
+        try:
+            return msgspec.convert(LENIENT.decode(raw), shape)
+        except msgspec.DecodeError:
+            raise error from None
+
+
+def _number(literal: str) -> float:
+    value = float(literal)
+    return int(value) if value.is_integer() else value
+
+
+LENIENT = msgspec.json.Decoder(float_hook=_number)
 
 
 def neutral(name: str, raw: msgspec.Raw) -> bool:

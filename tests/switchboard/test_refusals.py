@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -78,26 +79,27 @@ def test_a_number_out_of_range_names_its_field() -> None:
             wire.read(b'{"prompt": "a", "messages": [], "temperature": 1e400}', shape)
 
 
+class Broken(server.Api):
+    """Endpoints without a model behind them."""
+
+    def __init__(self) -> None:
+        self.responses = Counter[int]()
+
+    def describe(self, ways: Any, key: bool) -> None:
+        pass
+
+    async def health(self, request: Any) -> Any:
+        raise KeyError("lost")
+
+
 def test_a_body_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "BODY_LIMIT", 1000)
-
-    class Api(server.Api):
-        def __init__(self) -> None:
-            pass
-
-    client = TestClient(server.application(Api(), None))
+    client = TestClient(server.application(Broken(), None))
     reply = client.post("/tokenize", content=b"x" * 1001)
     assert (reply.status_code, reply.json()["error"]["code"]) == (413, "body_too_large")
 
 
 def test_a_fault_of_ours_is_told_as_json() -> None:
-    class Broken(server.Api):
-        def __init__(self) -> None:
-            pass
-
-        async def health(self, request: Any) -> Any:
-            raise KeyError("lost")
-
     client = TestClient(server.application(Broken(), None), raise_server_exceptions=False)
     reply = client.get("/health")
     assert reply.status_code == 500
@@ -160,3 +162,13 @@ def test_a_tiny_top_p_keeps_the_most_likely_token(shared: Start) -> None:
 def test_both_limits_hold(shared: Start) -> None:
     reply = shared(*TINY).complete("a", max_tokens=9, max_completion_tokens=3, ignore_eos=True)
     assert reply["usage"]["completion_tokens"] == reply["sampler"]["max_tokens"] == 3
+
+
+def test_a_whole_number_may_be_written_with_a_point(shared: Start) -> None:
+    raw = b'{"prompt": [97.0, 98], "max_tokens": 3.0, "temperature": 0, "ignore_eos": true}'
+    reply = httpx.post(f"{shared(*TINY).url}/v1/completions", content=raw).json()
+    assert reply["usage"] == {**reply["usage"], "prompt_tokens": 2, "completion_tokens": 3}
+    for wrong in (b"2.5", b"1e400", b"-1.0", b"1e30"):
+        with pytest.raises(RequestError) as told:
+            wire.read(b'{"prompt": "a", "max_tokens": ' + wrong + b"}", wire.CompletionBody)
+        assert told.value.param == "max_tokens"
