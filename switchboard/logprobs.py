@@ -14,7 +14,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from switchboard.accept import Verdict
+from switchboard.accept.ruling import Verdict
 from switchboard.decode import Chooser
 
 LOWEST = -9999.0

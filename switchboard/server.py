@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -29,6 +29,9 @@ from switchboard.worker import Failure, Finish, Job, Worker
 
 BODY_LIMIT = 64 << 20
 """Bytes of a request's body; a prompt of 260,000 tokens needs about 2 MiB."""
+
+GONE = 499
+"""What proxies log for a client that left; it reads nothing."""
 
 
 def answer(document: Any, status: int = 200) -> Response:
@@ -158,8 +161,7 @@ class Api:
         gone = asyncio.ensure_future(_disconnected(request))
         try:
             await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-            # A client that left reads nothing; 499 is what proxies log for it.
-            return work.result() if work.done() else Response(status_code=499)
+            return work.result() if work.done() else Response(status_code=GONE)
         finally:
             gone.cancel()
             work.cancel()
@@ -179,6 +181,11 @@ class Api:
 async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """The client left while it was still sending; nobody reads this."""
+    return Response(status_code=GONE)
 
 
 async def _told(request: Request, error: Exception) -> Response:
@@ -231,6 +238,11 @@ def application(api: Api, key: str | None) -> ASGIApp:
     api.describe(ways, key is not None)
     app = Starlette(
         routes=[Route(way.path, way.endpoint, methods=[way.method]) for way in ways],
-        exception_handlers={RequestError: _told, HTTPException: _told, Exception: _told},
+        exception_handlers={
+            ClientDisconnect: _gone,
+            RequestError: _told,
+            HTTPException: _told,
+            Exception: _told,
+        },
     )
     return Responses(KeyRequired(app, key) if key else app, api.responses)

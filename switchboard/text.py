@@ -7,9 +7,10 @@ its token ids with it, so that every event carries text and exactly the ids that
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from typing import Any
 
 from jinja2 import Template, TemplateError
@@ -34,12 +35,16 @@ class Text:
     vocabulary: int
     no_images: str = "the model has no vision parts"
     """Why a request with an image is refused."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What a chat template may call the special tokens by: `bos_token`, `eos_token`."""
 
     def chat(self, messages: Sequence[dict[str, Any]]) -> str:
         """The text that the model's own chat template makes of a conversation, ready for the answer."""
         compiled = _compiled(self.template or FALLBACK_TEMPLATE)
         try:
-            return compiled.render(messages=list(messages), add_generation_prompt=True)
+            return compiled.render(
+                messages=list(messages), add_generation_prompt=True, **self.names
+            )
         except (TemplateError, TypeError, ValueError, LookupError) as error:
             raise refused_by_template(str(error)) from error
 
@@ -51,8 +56,14 @@ def without_images(text: Text, reason: str) -> Text:
 
 @lru_cache(maxsize=4)
 def _compiled(template: str) -> Template:
-    """A chat template ready to render; compiling one takes longer than rendering it."""
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    """A chat template ready to render; compiling one takes longer than rendering it.
+
+    As the published templates expect it: loops may be left early, and `tojson` writes letters as they are.
+    """
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
     environment.globals["raise_exception"] = _raise
     return environment.from_string(template)
 
@@ -86,6 +97,7 @@ def from_byte_level_bpe(
     digits: bool,
     eos: list[int],
     template: str | None,
+    names: Mapping[str, str] | None = None,
 ) -> Text:
     """A byte-level BPE tokenizer from its tables; special tokens are recognised in text and write nothing."""
     from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
@@ -98,7 +110,7 @@ def from_byte_level_bpe(
         steps.insert(0, pre_tokenizers.Digits(individual_digits=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
     tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in special])
-    return from_tokenizer(tokenizer, tokens, set(special), tuple(eos), template)
+    return from_tokenizer(tokenizer, tokens, set(special), tuple(eos), template, names)
 
 
 def from_tokenizer(
@@ -107,6 +119,7 @@ def from_tokenizer(
     special: set[str],
     eos: tuple[int, ...],
     template: str | None,
+    names: Mapping[str, str] | None = None,
 ) -> Text:
     """Wrap a tokenizer of the `tokenizers` package, with its tokens in the order of their ids."""
     alphabet = byte_alphabet()
@@ -125,7 +138,7 @@ def from_tokenizer(
             return bytes([int(piece[3:5], 16)])
         return piece.replace("▁", " ").encode()
 
-    return Text(encode, token_bytes, eos, template, len(tokens))
+    return Text(encode, token_bytes, eos, template, len(tokens), names=names or {})
 
 
 def bytes_only(vocabulary: int) -> Text:

@@ -16,7 +16,13 @@ from switchboard.registry import known
 from switchboard.sources import tiny
 
 HERE = Path(__file__).parent
-OPTIONS: dict[str, list[str]] = {}
+OPTIONS = {
+    "block_verify": ["draft_model:coupled=false block_verify"],
+    "cascade": ["draft_model cascade:alpha=0.5"],
+    "prewarm": ["prompt_cache:least=4 prewarm:file=prefix.txt"],
+    "quantized_kv": ["quantized_kv:group=32"],
+    "typical": ["draft_model typical"],
+}
 """What to ask with, where the name alone cannot engage: several tries of words as --switch takes them."""
 
 FROZEN = '''
@@ -60,6 +66,7 @@ def audit(
 def followed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("vision")
     checkpoint(folder, "qwen3_vl", "model.visual")
+    (folder / "prefix.txt").write_text("abcabcabcabc")
     models = [f"synthetic:tiny-{family}" for family in tiny.FAMILIES]
     return audit(folder, [*models, f"path:{folder}"])
 

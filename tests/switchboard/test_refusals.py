@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import httpx
 import pytest
 from served import Engine
 from starlette.testclient import TestClient
+from test_endings import wait_for
 
 from switchboard import server, wire
 from switchboard.errors import RequestError
@@ -172,3 +174,15 @@ def test_a_whole_number_may_be_written_with_a_point(shared: Start) -> None:
         with pytest.raises(RequestError) as told:
             wire.read(b'{"prompt": "a", "max_tokens": ' + wrong + b"}", wire.CompletionBody)
         assert told.value.param == "max_tokens"
+
+
+def test_a_client_that_leaves_while_it_sends_is_no_fault_of_ours(start: Start) -> None:
+    engine = start(*TINY)
+    with socket.create_connection(("127.0.0.1", engine.port)) as half:
+        half.sendall(b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+
+    def counted() -> str:
+        return httpx.get(f"{engine.url}/metrics").text
+
+    assert wait_for(lambda: 'http_responses_total{code="499"} 1' in counted())
+    assert 'code="500"' not in counted()

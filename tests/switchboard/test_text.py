@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
 
-from switchboard.text import Pieces, byte_alphabet, bytes_only, from_byte_level_bpe, joined
+from switchboard.sources import folder
+from switchboard.text import Pieces, Text, byte_alphabet, bytes_only, from_byte_level_bpe, joined
 
 
 def one_byte(token: int) -> bytes:
@@ -122,3 +128,33 @@ def test_offsets_and_entries_go_with_their_tokens(text: str, size: int) -> None:
     assert whole.entries == list(range(len(raw)))
     whole_characters = [len(raw[:place].decode(errors="ignore")) for place in range(len(raw))]
     assert whole.offsets == whole_characters
+
+
+def test_a_template_gets_what_published_ones_use() -> None:
+    plain = bytes_only(512)
+    template = (
+        "{{ bos_token }}{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}"
+        "{{ m | tojson }}{% endfor %}{{ eos_token }}"
+    )
+    names = {"bos_token": "<s>", "eos_token": "</s>"}
+    text = Text(plain.encode, plain.token_bytes, (256,), template, 512, names=names)
+    turns = [{"role": "user", "content": "<é>"}, {"role": "user", "content": "x"}]
+    assert text.chat(turns) == '<s>{"role": "user", "content": "<é>"}</s>'
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_folder_tells_its_template_the_special_tokens(tmp_path: Path, listed: bool) -> None:
+    tokenizer = Tokenizer(models.BPE(vocab={"a": 0, "<s>": 1, "</s>": 2}, merges=[]))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    template = "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}"
+    named = [{"name": "tools", "template": "x"}, {"name": "default", "template": template}]
+    settings = {
+        "bos_token": {"content": "<s>", "lstrip": False},
+        "eos_token": "</s>",
+        "pad_token": None,
+        "chat_template": named if listed else template,
+    }
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    text = folder.text(tmp_path, {})
+    assert text.chat([{"role": "user", "content": "a"}]) == "<s>a</s>"
+    assert text.eos == (2,)
