@@ -129,7 +129,7 @@ def _shell(module: Any) -> Any:
     A hook is a subclass of the same name that leads passes elsewhere, to graphs of the whole model say.
     """
     made = copy.copy(module)
-    kind = type(module)
+    kind: Any = type(module)
     while (kind.__base__.__module__, kind.__base__.__name__) == (kind.__module__, kind.__name__):
         kind = kind.__base__
     made.__class__ = kind
