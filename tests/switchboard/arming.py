@@ -131,7 +131,9 @@ def main() -> None:
         del os.environ[known()[name].kill]
     off = together(names, [], plain)
     each = {name: alone(name, wanted["options"], wanted["models"]) for name in names}
-    print(json.dumps({"killed": killed, "off": off, "alone": each}))
+    print(json.dumps({"killed": killed, "off": off, "alone": each}), flush=True)
+    # As the server leaves: taking the interpreter down under MLX's threads can end in an abort.
+    os._exit(0)
 
 
 if __name__ == "__main__":
