@@ -9,6 +9,7 @@ does not allow is always refused.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,13 @@ from starlette.responses import Response
 from switchboard import __version__, wire
 
 JSON, EVENTS = "application/json", "text/event-stream"
-CONTENT = ("chat_template", "context_length_exceeded", "empty_prompt", "not_in_vocabulary")
+CONTENT = (
+    "chat_template",
+    "context_length_exceeded",
+    "empty_prompt",
+    "fields_disagree",
+    "not_in_vocabulary",
+)
 """Codes of refusals that no schema could tell in advance."""
 TEXT_PART = {
     "type": "object",
@@ -78,7 +85,9 @@ def document(ways: Sequence[Way], model: str, vocabulary: int, key: bool) -> dic
     """The document for these routes over one model; with a key, every one of them needs it."""
     paths: dict[str, Any] = {}
     for way in ways:
-        paths.setdefault(way.path, {})[way.method.lower()] = _operation(way, key)
+        paths.setdefault(way.path.replace(":path}", "}"), {})[way.method.lower()] = _operation(
+            way, key
+        )
     shapes = [way.body for way in ways if way.body is not None]
     told: dict[str, Any] = {
         "openapi": "3.1.0",
@@ -98,15 +107,20 @@ def _operation(way: Way, key: bool) -> dict[str, Any]:
         good = ANSWER
     content = {one: {"schema": good if one == JSON else {"type": "string"}} for one in way.media}
     wrong = [*([400, 404, 413, 500, 507] if way.body else []), *([401] if key else [])]
+    named = re.findall(r"{(\w+)", way.path)
+    wrong += [404] if named else []
     refused = {"content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}}
     told: dict[str, Any] = {
-        "operationId": f"{way.method.lower()}{way.path.replace('/', '_')}",
+        "operationId": re.sub(r"\W+", "_", way.method.lower() + way.path).strip("_"),
         "summary": (inspect.getdoc(way.endpoint) or "").partition("\n")[0],
         "responses": {
             "200": {"description": "The answer.", "content": content},
             **{str(code): {"description": "Why not.", **refused} for code in wrong},
         },
     }
+    if named:
+        text = {"in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        told["parameters"] = [{"name": name, **text} for name in named]
     if way.body is not None:
         shape = {"$ref": f"#/components/schemas/{way.body.__name__}"}
         told["requestBody"] = {"required": True, "content": {JSON: {"schema": shape}}}

@@ -82,9 +82,16 @@ class Api:
 
     async def models(self, request: Request) -> Response:
         """The one model there is."""
+        return answer({"object": "list", "data": [self._entry()]})
+
+    async def model(self, request: Request) -> Response:
+        """The entry of a model by its name."""
+        self._known(request.path_params["model"])
+        return answer(self._entry())
+
+    def _entry(self) -> dict[str, Any]:
         entry: dict[str, Any] = {"id": self._model, "object": "model", "owned_by": "switchboard"}
-        entry = {**entry, "created": self._created, "context": self._loaded.context}
-        return answer({"object": "list", "data": [entry]})
+        return {**entry, "created": self._created, "context": self._loaded.context}
 
     async def tokenize(self, request: Request) -> Response:
         """Token ids of a prompt as the completion endpoints would take it."""
@@ -230,6 +237,7 @@ def application(api: Api, key: str | None) -> ASGIApp:
         Way("GET", "/metrics", api.metrics, media=("text/plain",)),
         Way("GET", "/openapi.json", api.described),
         Way("GET", "/v1/models", api.models),
+        Way("GET", "/v1/models/{model:path}", api.model),
         Way("POST", "/tokenize", api.tokenize, wire.TokenizeBody),
         Way("POST", "/v1/chat/completions", api.chat, wire.ChatBody, completes),
         Way("POST", "/v1/completions", api.completions, wire.CompletionBody, completes),

@@ -30,6 +30,9 @@ def test_models(client: openai.OpenAI) -> None:
     (model,) = client.models.list()
     assert (model.id, model.object, model.owned_by) == (MODEL, "model", "switchboard")
     assert model.created > 1_600_000_000
+    assert client.models.retrieve(MODEL) == model
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("path:/no/such")
 
 
 def test_a_chat_streamed_and_not_is_the_same(client: openai.OpenAI) -> None:
