@@ -24,6 +24,7 @@ from switchboard.registry import (
     Proposer,
     Recached,
     Stage,
+    Started,
     Switch,
     known,
     unknown,
@@ -43,6 +44,8 @@ class Position:
     on: bool = False
     coverage: dict[str, Any] | None = None
     counter: Counter = field(default_factory=Counter)
+    exactness: Exactness | None = None
+    """What its options make of the claim; None: what the switch says of itself."""
     ran_last: bool = False
     mark: int = 0
     forget: Callable[[], None] | None = None
@@ -79,7 +82,7 @@ class Position:
             "asked": self.asked,
             "state": self.state,
             "reason": self.reason,
-            "exactness": self.switch.exactness,
+            "exactness": self.exactness or self.switch.exactness,
             "options": msgspec.to_builtins(self.options),
             "coverage": self.coverage,
             "counters": self.counter.told(),
@@ -191,6 +194,20 @@ class Board:
             position.on = True
             return made
         return None
+
+    def apply_start(self, session: Any) -> None:
+        """Put on the `start` switches; one that stands on another after that one."""
+        for position in sorted(self._asked("start"), key=lambda one: one.switch.after is not None):
+            needed = position.switch.after
+            if needed is not None and not self.positions[needed].on:
+                position.decline(f"it stands on {needed}, which is {self.positions[needed].state}")
+                continue
+            try:
+                done: Started = position.switch.apply(session, position.options, position.counter)
+            except Declined as declined:
+                position.decline(str(declined))
+                continue
+            position.on, position.reason, position.exactness = True, done.note, done.exactness
 
     def begin(self) -> None:
         """Remember the counts before a request, and let no earlier one leave anything behind.

@@ -7,7 +7,8 @@ exactness=…)`. Nothing else has to be touched. A stage fixes what the function
 - weights: (model, options, counter) -> Applied; changes the model in place, can be undone;
 - step:    the same, for what changes the forward and not the weights; put on after every `weights` switch;
 - cache:   (factory, options, counter) -> Recached; gives another factory of KV caches, the old one stays as it was;
-- draft:   (options, counter) -> Proposer; guesses tokens for the verify loop.
+- draft:   (options, counter) -> Proposer; guesses tokens for the verify loop;
+- start:   (session, options, counter) -> Started; once, when everything else is on.
 
 A function that cannot do its work raises Declined with the reason.
 """
@@ -28,7 +29,7 @@ import msgspec
 
 from switchboard.errors import ConfigError
 
-Stage = Literal["load", "weights", "step", "cache", "draft"]
+Stage = Literal["load", "weights", "step", "cache", "draft", "start"]
 Exactness = Literal["exact", "rounding", "lossy"]
 Unit = Literal["modules", "places", "layers"]
 """What one of a coverage's numbers is: a module that was changed, a place that holds changed ones, a layer of them."""
@@ -152,6 +153,14 @@ class Recached:
         }
 
 
+@dataclass(frozen=True)
+class Started:
+    """What a `start` switch says of what it did, and its exactness where its options make that another one."""
+
+    note: str | None = None
+    exactness: Exactness | None = None
+
+
 class Proposer(Protocol):
     """Guesses the next tokens from those so far; it sees every token exactly once."""
 
@@ -179,6 +188,8 @@ class Switch:
     apply: Callable[..., Any]
     against: tuple[str, ...] = ()
     """Switches beside which it declines, as one of both would never run or run for nothing."""
+    after: str | None = None
+    """A switch of the same stage that it stands on: put on after that one, and only where that one is on."""
 
     @property
     def kill(self) -> str:
@@ -210,12 +221,15 @@ def switch(
     exactness: Exactness,
     options: type[msgspec.Struct] = NoOptions,
     against: tuple[str, ...] = (),
+    after: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the decorated function to be the switch of its own name."""
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
-        function.__dict__["switch"] = Switch(name, stage, exactness, options, function, against)
+        function.__dict__["switch"] = Switch(
+            name, stage, exactness, options, function, against, after
+        )
         return function
 
     return declare

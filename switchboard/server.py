@@ -56,6 +56,11 @@ class Api:
         """Start the peak of memory anew; the reply tells the old one."""
         return answer({"peak_before": memory.reset_peak()})
 
+    async def clear_cache(self, request: Request) -> Response:
+        """Forget every prompt, the prewarmed one too; the reply tells how much that was."""
+        pool = self._worker.session().pool
+        return answer({"slots": 0, "bytes": 0} if pool is None else pool.clear())
+
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
         return await self._complete(request, wire.ChatBody)
@@ -175,6 +180,7 @@ def application(api: Api, key: str | None) -> ASGIApp:
         ("POST", "/v1/chat/completions", api.chat),
         ("POST", "/v1/completions", api.completions),
         ("POST", "/admin/memory/reset_peak", api.reset_peak),
+        ("POST", "/admin/cache/clear", api.clear_cache),
     ]
     app = Starlette(
         routes=[Route(path, endpoint, methods=[method]) for method, path, endpoint in routes],

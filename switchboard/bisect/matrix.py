@@ -18,7 +18,7 @@ from switchboard.sources.tiny import FAMILIES, QUANTISATIONS
 MARKS = {"passed": "ok", "failed": "FAIL", "not applicable": "–"}
 DEFAULT_MODEL = "smollm2-135m"
 DEFAULT_QUANTISATIONS = ("none", "q4-g32", "mixed")
-UNCHANGING = ("draft", "cache")
+UNCHANGING = ("draft", "cache", "start")
 """Stages that leave the model as it was, so that it need not be read again."""
 
 
