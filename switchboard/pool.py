@@ -161,7 +161,7 @@ class Pool:
     ) -> None:
         self.chunk, self.exact, self.most, self.limit = chunk, exact, most, limit
         self.pinned_counter = Counter()
-        self._least, self._counter = least, counter
+        self.least, self._counter = least, counter
         self._slots: list[Slot] = []
         self._lock = threading.Lock()
         self._clock = self._epoch = 0
@@ -178,7 +178,7 @@ class Pool:
                 (one.reach(limit, step), one.pinned, at) for at, (one, limit) in enumerate(shared)
             ]
             reused, pinned, at = max(ranked, default=(0, False, 0))
-            if reused >= self._least:
+            if reused >= self.least:
                 slot = shared[at][0]
                 slot.used = self._clock = self._clock + 1
                 turn.reused = reused
@@ -189,7 +189,7 @@ class Pool:
             mx.eval(kv.arrays(cache))
         if any(kv.is_state(one) or kv.rotates(one) for one in kv.parts(cache)):
             parting = max((limit for _, limit in shared), default=0)
-            wanted = {parting if parting >= self._least else 0, len(ids) - 1}
+            wanted = {parting if parting >= self.least else 0, len(ids) - 1}
             wanted = {one // step * step for one in wanted} if step else wanted
             turn.stops = sorted(one for one in wanted if one > turn.reused)
         return turn

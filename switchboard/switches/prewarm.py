@@ -16,6 +16,7 @@ what comes then is to be cold. Turned off by not asking for it, or by SWITCHBOAR
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,8 @@ from switchboard.registry import Counter, Started, switch
 from switchboard.text import Text
 
 CLOSING = re.compile(r"(</[\w-]+>|<\|/?[\w-]*(?:end|eot|eos|eom)[\w-]*\|>|<end_of_\w+>)$")
-FOLLOWING = ("a", "The", " the", "\n", "\n\n", " ", "7", ".", "'s", "é")
-"""What may come behind the file: words, white space, digits, marks."""
+FOLLOWING = (*string.printable, "The", " the", "\n\n", "  ", " 1", "..", "'s", "é", "中")
+"""What may come behind the file: letters, words, white space, digits, marks."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,9 +50,10 @@ def prewarm(session: Any, options: Options, counter: Counter) -> Started:
     text, pool = session.loaded.text, session.pool
     ids = prefix(written, text, options.file)
     taken = len(ids) // pool.chunk * pool.chunk if pool.exact else len(ids)
-    if not taken:
+    if taken < pool.least:
+        unit = f"whole chunks of {pool.chunk} ({taken} tokens of it)" if pool.exact else "no less"
         raise Declined(
-            f"file {options.file}: {len(ids)} tokens, and prompt_cache:exact=true takes chunks of {pool.chunk}"
+            f"file {options.file}: it has {len(ids)} tokens, and prompt_cache takes {pool.least} or more, {unit}"
         )
     if len(ids) >= session.loaded.context:
         raise Declined(
@@ -73,9 +75,9 @@ def prefix(written: str, text: Text, name: str) -> list[int]:
         raise Declined(f"file {name}: it holds no token")
     tag = CLOSING.search(written.rstrip())
     if tag or text.encode(written.rstrip())[-1:] in [[one] for one in text.eos]:
-        ends = tag[0] if tag else "an end token of the model"
+        ends = f"the closing tag {tag[0]}" if tag else "an end token of the model"
         raise Declined(
-            f"file {name}: it ends with the closing tag {ends}; what follows one is the template's, so go on to the "
+            f"file {name}: it ends with {ends}; what follows one is the template's, so go on to the "
             "tag that opens the next turn, or end inside the turn"
         )
     stable, behind = min((_stable(ids, text.encode, written, one), one) for one in FOLLOWING)
