@@ -159,6 +159,14 @@ def cannot_rewind(cache: list[Any]) -> str | None:
     return None
 
 
+def cannot_step_back(cache: list[Any]) -> str | None:
+    """Why a cache cannot give back tokens that it read one at a time, without a Checkpoint; or None when it can."""
+    for entry in parts(cache):
+        if is_state(entry) or rotates(entry):
+            return f"the model's {type(entry).__name__} cannot give tokens back that it read one by one"
+    return cannot_rewind(cache)
+
+
 def rewind(cache: list[Any], count: int) -> None:
     """Take the last `count` tokens back from rows; a state needs the Checkpoint from before them.
 

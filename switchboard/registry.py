@@ -7,7 +7,8 @@ exactness=…)`. Nothing else has to be touched. A stage fixes what the function
 - weights: (model, options, counter) -> Applied; changes the model in place, can be undone;
 - step:    the same, for what changes the forward and not the weights; put on after every `weights` switch;
 - cache:   (factory, options, counter) -> Recached; gives another factory of KV caches, the old one stays as it was;
-- draft:   (options, counter) -> Proposer; guesses tokens for the verify loop;
+- draft:   (options, counter, target) -> Proposer; guesses tokens for the verify loop;
+- law:     (options, counter) -> Law; how much of a draft stands, instead of the exact law;
 - start:   (session, options, counter) -> Started; once, when everything else is on.
 
 A function that cannot do its work raises Declined with the reason.
@@ -22,15 +23,16 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from switchboard.errors import ConfigError
 
-Stage = Literal["load", "weights", "step", "cache", "draft", "start"]
-Exactness = Literal["exact", "rounding", "lossy"]
+Stage = Literal["load", "weights", "step", "cache", "draft", "law", "start"]
+Exactness = Literal["exact", "rounding", "redrawn", "lossy"]
+"""The same bytes; the same but for rounding; other draws from the same distribution; another distribution."""
 Unit = Literal["modules", "places", "layers"]
 """What one of a coverage's numbers is: a module that was changed, a place that holds changed ones, a layer of them."""
 
@@ -154,11 +156,18 @@ class Recached:
 
 
 @dataclass(frozen=True)
+class Target:
+    """What a draft may know of the model that it guesses for: the model with its switches on, and its text side."""
+
+    model: Any
+    text: Any
+
+
+@dataclass(frozen=True)
 class Started:
-    """What a `start` switch says of what it did, and its exactness where its options make that another one."""
+    """What a `start` switch says of what it did."""
 
     note: str | None = None
-    exactness: Exactness | None = None
 
 
 class Proposer(Protocol):
@@ -175,6 +184,18 @@ class Proposer(Protocol):
 
     def judged(self, proposed: int, accepted: int) -> None:
         """Learn how many of the last guesses were right."""
+
+
+@runtime_checkable
+class SamplingProposer(Proposer, Protocol):
+    """A proposer that guesses with the sampler of the request."""
+
+    @property
+    def draws(self) -> bool:
+        """Whether its guesses are `Drawn`, with the chances of each, or certain."""
+
+    def sample_with(self, sampler: Any) -> None:
+        """Take the request's sampler; told before every text begins."""
 
 
 @dataclass(frozen=True)

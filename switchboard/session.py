@@ -21,7 +21,7 @@ from switchboard.decode import Tally, plain, prefill
 from switchboard.load import Loaded, load
 from switchboard.models import Source
 from switchboard.pool import Pool, Turn
-from switchboard.registry import Proposer, Room
+from switchboard.registry import Proposer, Room, SamplingProposer, Target
 from switchboard.sampler import Sampler, Sampling
 from switchboard.speculate import verified
 
@@ -55,8 +55,12 @@ class Session:
         plain_cache = kv.factory(self.loaded.model)
         check = kv.check(self.loaded.model, plain_cache)
         self._cache = self.board.apply_cache(plain_cache, check)
+        self._proposer = self.board.proposer(
+            kv.cannot_rewind(self._cache(Room(1, 1))),
+            Target(self.loaded.model, self.loaded.text),
+        )
+        self._law = self.board.law(self._proposer)
         self.board.clear()
-        self._proposer = self.board.proposer(kv.cannot_rewind(self._cache(Room(1, 1))))
         # Short chunks spare the CPU the upper triangle of attention; a GPU wants long ones.
         on_cpu = mx.default_device() == mx.Device(mx.cpu)
         self.chunk = CHUNK_CPU if on_cpu else CHUNK_GPU
@@ -148,9 +152,11 @@ class Session:
         else:
             work.turn = self.pool.begin(prompt, cache)
             self.pool.read(model, work.turn, tally, checked)
-        sampler = Sampler(sampling, self.loaded.text.eos)
+        sampler = Sampler(sampling, self.loaded.text.eos, self._law)
         if self._proposer is None:
             return plain(model, cache, prompt[-1], sampler, count)
+        if isinstance(self._proposer, SamplingProposer):
+            self._proposer.sample_with(sampler)
         self._proposer.begin(list(prompt))
         return verified(model, cache, prompt[-1], sampler, self._proposer, count, tally)
 

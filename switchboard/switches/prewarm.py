@@ -8,7 +8,7 @@ be a strict prefix of prompts, in tokens. So it is refused
 - when its last tokens become others as text follows (`Hello` before `world`, a line break before a second one). Safe is
   an end right behind a tag such as <|im_start|>, as no token goes across one. The reason says what to cut.
 
-Needs prompt_cache, whose exactness it shares: with `exact=true` only whole chunks of the file are taken. `runs` and
+Needs prompt_cache, and is as exact as that: with `exact=true` only whole chunks of the file are taken. `runs` and
 `hits` count the requests that went on from it, `reused` their tokens. `POST /admin/cache/clear` drops it too, as
 what comes then is to be cold. Turned off by not asking for it, or by SWITCHBOARD_PREWARM=0.
 """
@@ -65,7 +65,7 @@ def prewarm(session: Any, options: Options, counter: Counter) -> Started:
             f"file {options.file}: its rows are more than prompt_cache's {pool.limit} bytes"
         )
     pool.pinned_counter = counter
-    return Started(f"{taken} tokens of {options.file}", "exact" if pool.exact else None)
+    return Started(f"{taken} tokens of {options.file}")
 
 
 def prefix(written: str, text: Text, name: str) -> list[int]:

@@ -27,7 +27,7 @@ from switchboard.bisect.compare import bound
 from switchboard.decode import Tally, forward, prefill
 from switchboard.errors import Declined
 from switchboard.pool import Pool, cannot_hold
-from switchboard.registry import CacheFactory, Counter, Room, Started, switch
+from switchboard.registry import CacheFactory, Counter, Exactness, Room, Started, switch
 
 CHUNK = 4
 FIRST = (5, 11, 3, 250, 7, 19, 42, 9, 8, 21, 4)
@@ -41,6 +41,11 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     slots: int = 4
     least: int = 16
     exact: bool = False
+
+    @property
+    def exactness(self) -> Exactness:
+        """Whole chunks are read as a cold prefill reads them."""
+        return "exact" if self.exact else "rounding"
 
     def __post_init__(self) -> None:
         """Refuse bounds that nothing fits into."""
@@ -64,7 +69,7 @@ def prompt_cache(session: Any, options: Options, counter: Counter) -> Started:
         counter=counter,
     )
     note = f"taken up in the midst of a prompt the logits differ by up to {worst:.2g}"
-    return Started(None if options.exact else note, "exact" if options.exact else None)
+    return Started(None if options.exact else note)
 
 
 def prove(model: Any, make: CacheFactory, exact: bool) -> float:
