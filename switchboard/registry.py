@@ -11,7 +11,8 @@ exactness=…)`. Nothing else has to be touched. A stage fixes what the function
 - law:     (options, counter) -> Law; how much of a draft stands, instead of the exact law;
 - start:   (session, options, counter) -> Started; once, when everything else is on.
 
-A function that cannot do its work raises Declined with the reason.
+A function that cannot do its work raises Declined with the reason. What its probe holds against each other goes
+through `parity`, which compares bits and makes a reason of whatever breaks off.
 """
 
 from __future__ import annotations

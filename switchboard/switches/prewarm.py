@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,9 @@ from switchboard.text import Text
 
 CLOSING = re.compile(r"(</[\w-]+>|<\|/?[\w-]*(?:end|eot|eos|eom)[\w-]*\|>|<end_of_\w+>)$")
 FOLLOWING = (*string.printable, "The", " the", "\n\n", "  ", " 1", "..", "'s", "é", "中")
-"""What may come behind the file: letters, words, white space, digits, marks."""
+"""What may come behind the file: letters, words, white space, digits, marks; and whatever ends a token there."""
+TAIL = 64
+"""Characters at the end of the file that are looked at; no token goes back further."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,19 +83,33 @@ def prefix(written: str, text: Text, name: str) -> list[int]:
             f"file {name}: it ends with {ends}; what follows one is the template's, so go on to the "
             "tag that opens the next turn, or end inside the turn"
         )
-    stable, behind = min((_stable(ids, text.encode, written, one), one) for one in FOLLOWING)
-    if stable < len(ids):
-        tail = b"".join(text.token_bytes(one) for one in ids[stable:]).decode(errors="replace")
+    end = written[-TAIL:]
+    tail = text.encode(end)
+    following = {*FOLLOWING, *_spanning(end.encode(), text)}
+    stable, _, behind = min(
+        (_stable(tail, text.encode(end + one)), len(one), one) for one in following
+    )
+    if stable < len(tail):
+        changed = b"".join(text.token_bytes(one) for one in tail[stable:]).decode(errors="replace")
         raise Declined(
-            f"file {name}: {len(ids) - stable} of its {len(ids)} tokens ({tail!r} at the end) become others when "
+            f"file {name}: {len(tail) - stable} of its {len(ids)} tokens ({changed!r} at the end) become others when "
             f"{behind!r} follows; end it before them, best right behind a tag that opens a turn"
         )
     return ids
 
 
-def _stable(ids: list[int], encode: Callable[[str], list[int]], written: str, behind: str) -> int:
+def _spanning(end: bytes, text: Text) -> Iterator[str]:
+    """What completes a token of the vocabulary that begins within the text."""
+    for token in range(text.vocabulary):
+        piece = text.token_bytes(token)
+        for size in range(1, len(piece)):
+            if end.endswith(piece[:size]):
+                with suppress(UnicodeDecodeError):
+                    yield piece[size:].decode()
+
+
+def _stable(ids: list[int], longer: list[int]) -> int:
     """How many tokens stay when something follows."""
-    longer = encode(written + behind)
     pairs = zip(ids, longer, strict=False)
     return next(
         (at for at, (one, other) in enumerate(pairs) if one != other), min(len(ids), len(longer))

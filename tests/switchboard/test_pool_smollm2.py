@@ -66,7 +66,7 @@ def test_a_conversation_over_a_prewarmed_prefix(
     [
         ("<|im_end|>", "the closing tag <|im_end|>"),
         ("<|im_end|>\n<|im_start|>user\n", "become others when"),
-        (" and", "become others when"),
+        (" The museum is closed on Mon", "become others when"),
     ],
 )
 def test_a_file_that_is_no_strict_prefix_is_refused(
