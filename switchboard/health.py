@@ -52,7 +52,8 @@ class Health:
     def document(self) -> dict[str, Any]:
         """The answer of /health."""
         loaded, source = self._session.loaded, self._source
-        board = self._session.board
+        board, pool = self._session.board, self._session.pool
+        kept = None if pool is None else pool.told()
         return {
             "status": "ok",
             "pid": os.getpid(),
@@ -76,8 +77,10 @@ class Health:
                 "peak": memory.peak(),
                 "load_peak": self._session.load_peak,
                 "limit": self._config.memory_limit,
+                "prompt_cache": None if kept is None else kept["bytes"],
                 "source": "mlx",
             },
+            "prompt_cache": kept,
             "config_digest": self._digest,
             "uptime_s": round(time.monotonic() - self._started, 3),
             "requests": self._worker.totals.outcomes["finished"],

@@ -104,6 +104,11 @@ class Api:
         """Start the peak of memory anew; the reply tells the old one."""
         return answer({"peak_before": memory.reset_peak()})
 
+    async def clear_cache(self, request: Request) -> Response:
+        """Forget every prompt, the prewarmed one too; the reply tells how much that was."""
+        pool = self._worker.session().pool
+        return answer({"slots": 0, "bytes": 0} if pool is None else pool.clear())
+
     async def chat(self, request: Request) -> Response:
         """POST /v1/chat/completions."""
         return await self._complete(request, wire.ChatBody)
@@ -242,6 +247,7 @@ def application(api: Api, key: str | None) -> ASGIApp:
         Way("POST", "/v1/chat/completions", api.chat, wire.ChatBody, completes),
         Way("POST", "/v1/completions", api.completions, wire.CompletionBody, completes),
         Way("POST", "/admin/memory/reset_peak", api.reset_peak),
+        Way("POST", "/admin/cache/clear", api.clear_cache),
     ]
     api.describe(ways, key is not None)
     app = Starlette(

@@ -76,8 +76,9 @@ def _check(
     proposer: Proposer,
 ) -> list[int]:
     """One verify pass: the guesses that stand, and the target's own token after them."""
-    verdict = sampler.judge(forward(model, cache, mx.array([token, *draft])), draft, made)
-    kv.rewind(cache, len(draft) - verdict.accepted)
+    before, fed = kv.Checkpoint(cache), [token, *draft]
+    verdict = sampler.judge(forward(model, cache, mx.array(fed)), draft, made)
+    before.keep(model, fed, 1 + verdict.accepted)
     tally.verified(len(draft), verdict.accepted)
     proposer.judged(len(draft), verdict.accepted)
     return [*draft[: verdict.accepted], verdict.following]

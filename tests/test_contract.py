@@ -96,3 +96,35 @@ def test_a_kill_switch_in_the_environment_makes_the_arm_disengaged() -> None:
         assert client.stream("/v1/chat/completions", body(), deadline_s=60).outcome == "ok"
         found = outcome.engagement(arm, server.ready, client.get_json("/health")[1])
     assert found.verdict == "disengaged" and "fused_qkv: asked for, but its state" in found.reason
+
+
+LONG = "Write a long letter about lighthouses, storms, ropes and the sea. " * 3
+
+
+def test_a_prompt_cache_is_seen_as_warm_by_the_probe_and_by_the_rule_of_cells() -> None:
+    pytest.importorskip("mlx.core", reason="switchboard needs the extra mlx")
+    arm = Arm(
+        name="A",
+        backend="switchboard",
+        model="synthetic:tiny-llama",
+        switches={"prompt_cache": True},
+    )
+    asked = body(messages=[{"role": "user", "content": LONG}])
+    with (
+        Server(arm, load_backend("switchboard"), None, 60, 10) as server,
+        Client(server.url) as client,
+    ):
+        seen = [client.stream("/v1/chat/completions", asked, deadline_s=60) for _ in range(2)]
+        health = client.get_json("/health")[1]
+        assert outcome.engagement(arm, server.ready, health).verdict == "engaged"
+        cleared = client.post_json("/admin/cache/clear")
+        again = client.stream("/v1/chat/completions", asked, deadline_s=60)
+        looks = [probe.look(f"{server.url}/v1", max_tokens=6, prompt=LONG * 2) for _ in range(2)]
+    assert [outcome.cold(one.trace, "").value for one in (*seen, again)] == ["cold", "warm", "cold"]
+    assert seen[1].trace.cached_tokens == (seen[1].trace.prompt_tokens or 0) - 1
+    assert seen[0].text == again.text
+    assert cleared == (200, {"slots": 1, "bytes": health["memory"]["prompt_cache"]})
+    # The first look goes on from what the last cell left, as a client would.
+    assert [one.outcome for one in looks] == ["warm", "warm"]
+    assert [one.exit_code for one in looks] == [4, 4]
+    assert "the prefill was not cold" in (looks[1].reason or "")

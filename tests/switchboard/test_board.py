@@ -32,6 +32,8 @@ def test_every_switch_file_declares_itself() -> None:
         "fused_qkv",
         "in_place_kv",
         "masked_prefill",
+        "prewarm",
+        "prompt_cache",
         "prompt_lookup",
         "quantized_kv",
         "shared_rotary",
