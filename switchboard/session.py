@@ -17,7 +17,8 @@ from switchboard import cache as kv
 from switchboard import memory
 from switchboard.board import Board
 from switchboard.config import Config
-from switchboard.decode import Tally, plain, prefill
+from switchboard.decode import Chooser, Tally, plain, prefill
+from switchboard.forced import Forced
 from switchboard.load import Loaded, load
 from switchboard.models import Source
 from switchboard.registry import Proposer, Room
@@ -83,7 +84,7 @@ class Session:
     ) -> Iterator[list[int]]:
         started = time.perf_counter()
         first: float | None = None
-        eos = () if sampling.ignore_eos else self.loaded.text.eos
+        eos = () if sampling.ignore_eos or sampling.forced else self.loaded.text.eos
         for tokens in self._tokens(prompt, sampling, count, tally, guard):
             now = time.perf_counter()
             kept = _until(tokens, eos)
@@ -117,10 +118,11 @@ class Session:
 
         prefill(model, cache, prompt, self._chunk, tally, checked)
         sampler = Sampler(sampling, self.loaded.text.eos)
+        chooser: Chooser = Forced(sampler, sampling.forced) if sampling.forced else sampler
         if self._proposer is None:
-            return plain(model, cache, prompt[-1], sampler, count)
+            return plain(model, cache, prompt[-1], chooser, count)
         self._proposer.begin(list(prompt))
-        return verified(model, cache, prompt[-1], sampler, self._proposer, count, tally)
+        return verified(model, cache, prompt[-1], chooser, self._proposer, count, tally)
 
 
 def _until(tokens: list[int], ends: Sequence[int]) -> list[int]:

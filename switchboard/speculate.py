@@ -14,16 +14,15 @@ from typing import Any
 import mlx.core as mx
 
 from switchboard import cache as kv
-from switchboard.decode import Tally, forward, start, start_ahead, value
+from switchboard.decode import Chooser, Tally, forward, start, start_ahead, value
 from switchboard.registry import Proposer
-from switchboard.sampler import Sampler
 
 
 def verified(
     model: Any,
     cache: list[Any],
     last: int,
-    sampler: Sampler,
+    sampler: Chooser,
     proposer: Proposer,
     count: int,
     tally: Tally,
@@ -71,7 +70,7 @@ def _check(
     cache: list[Any],
     token: int,
     draft: list[int],
-    sampler: Sampler,
+    sampler: Chooser,
     made: int,
     tally: Tally,
     proposer: Proposer,

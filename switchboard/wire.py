@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
 
-from switchboard import vision
+from switchboard import forced, vision
 from switchboard.errors import RequestError
 from switchboard.registry import unknown
 from switchboard.sampler import Sampling
@@ -71,6 +71,8 @@ class Common(msgspec.Struct, kw_only=True):
     ignore_eos: bool = False
     stop: str | list[str] | None = None
     logit_bias: dict[str, float] | None = None
+    forced_tokens: list[int] | None = None
+    """A recorded answer that takes the place of what would be chosen; every pass is made all the same."""
 
 
 class ChatBody(Common, kw_only=True):
@@ -192,8 +194,12 @@ def order(body: ChatBody | CompletionBody, ignored: list[str], text: Text, conte
     room = context - len(prompt)
     stops = [body.stop] if isinstance(body.stop, str) else list(body.stop or [])
     chat = isinstance(body, ChatBody)
-    count = min(asked or room, room)
-    return Order(prompt, _sampling(body, text), count, stops, body.stream, chat, ignored)
+    count, sampling = min(asked or room, room), _sampling(body, text)
+    if body.forced_tokens is not None:
+        lengths = (body.max_tokens, body.max_completion_tokens)
+        given = forced.checked(body.forced_tokens, lengths, stops, text.vocabulary, room)
+        count, sampling = len(given), replace(sampling, forced=given)
+    return Order(prompt, sampling, count, stops, body.stream, chat, ignored)
 
 
 def _sampling(body: Common, text: Text) -> Sampling:
