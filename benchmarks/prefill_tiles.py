@@ -1,43 +1,50 @@
-"""What is left to gain in prefill over mlx-lm's attention: chunk widths, and queries in tiles within a chunk.
+"""What masked_prefill does on this machine: speed and peak of a prefill by chunk, with and without tiles.
 
-    python -m benchmarks.prefill_tiles                     2,048 tokens through 6 layers of SmolLM2's shape, fp32
-    python -m benchmarks.prefill_tiles --tokens 4096 --layers 2
+    python -m benchmarks.prefill_tiles                     2,048 tokens through 6 layers of SmolLM2-135M
+    python -m benchmarks.prefill_tiles --tokens 4096 --layers 0 --model synthetic:qwen2.5-0.5b
 
-mlx-lm already hands `mask="causal"` to mx.fast.scaled_dot_product_attention. A tile computes some queries of the chunk
-against the keys they can see and no others. Time is the processor time of the whole process, least of two runs, so that
-neighbours on the machine do not count; extra is the peak of MLX's allocator over what was in use before. The logits of
-the last token are compared with those of the first row.
+A tile computes some queries of the chunk against the keys that they can see and no others. Time is the processor time
+of the whole process, least of two runs, so that neighbours on the machine do not count; extra is the peak of MLX's
+allocator over what was in use before, without the cache. Layers run one after another, so that their number moves the
+time and not the peak. The logits of the last token are compared with those of the first row.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from switchboard import blas
 
-WAYS = ((128, 0), (128, 32), (512, 0), (512, 64), (2048, 0), (2048, 128), (2048, 16))
+WAYS = (
+    (128, 0), (128, 32), (128, 64), (512, 0), (512, 64), (512, 128),
+    (2048, 0), (2048, 64), (2048, 128), (2048, 256),
+)  # fmt: skip
 
 
-def tiled(plain: Any, tile: int) -> Any:
-    """The attention of mlx-lm with its queries taken `tile` at a time."""
-    import mlx.core as mx
+def tiled(model: Any, tile: int) -> Callable[[], None]:
+    """Put masked_prefill on with this tile; the way back. Nothing for 0."""
+    from switchboard.registry import Counter
+    from switchboard.switches.masked_prefill import Options, masked_prefill
 
-    def attention(queries: Any, keys: Any, values: Any, cache: Any, **more: Any) -> Any:
-        rows, before = queries.shape[2], keys.shape[2] - queries.shape[2]
-        if more.get("mask") != "causal" or rows <= tile:
-            return plain(queries, keys, values, cache=cache, **more)
-        parts = []
-        for start in range(0, rows, tile):
-            end = min(start + tile, rows)
-            seen = slice(0, before + end)
-            one = queries[:, :, start:end]
-            parts.append(plain(one, keys[:, :, seen], values[:, :, seen], cache=cache, **more))
-        return mx.concatenate(parts, axis=2)
+    if not tile:
+        return lambda: None
+    done = masked_prefill(model, Options(tile=tile), Counter())
+    return done.undo
 
-    return attention
+
+def opened(name: str, layers: int) -> Any:
+    """The model as the engine holds it, cut to its first layers; 0: all of them."""
+    from switchboard.board import Board
+    from switchboard.load import load
+    from switchboard.models import resolve
+
+    model = load(resolve(name), "auto", Board((), {})).model
+    if layers:
+        model.model.layers = model.model.layers[:layers]
+    return model
 
 
 def once(model: Any, prompt: list[int], chunk: int) -> tuple[float, int, Any]:
@@ -71,30 +78,26 @@ def main() -> None:
     )
     parser.add_argument("--tokens", type=int, default=2048)
     parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--model", default="smollm2-135m")
     asked = parser.parse_args()
     blas.preload(1)
 
     import mlx.core as mx
 
-    from switchboard import lm
-    from switchboard.sources.synthetic import SHAPES
-
-    shape = {**SHAPES["smollm2-135m"], "num_hidden_layers": asked.layers}
-    mx.random.seed(1)
-    model = lm.build(shape)
-    mx.eval(model.parameters())
-    module = sys.modules[type(model).__module__]
-    plain = module.scaled_dot_product_attention
+    model = opened(asked.model, asked.layers)
     prompt = [7 * place % 997 for place in range(asked.tokens + 1)]
     first: Any = None
-    print(f"{asked.tokens} tokens, {asked.layers} layers, BLAS {blas.loaded()}\n")
+    print(
+        f"{asked.model}, {asked.tokens} tokens, {len(model.layers)} layers, BLAS {blas.loaded()}\n"
+    )
     print(
         "| chunk | tile | tok/s of processor time | extra, MB | logits |\n|---:|---:|---:|---:|---|"
     )
     once(model, prompt[:200], 128)
     for chunk, tile in WAYS:
-        module.scaled_dot_product_attention = tiled(plain, tile) if tile else plain  # type: ignore[attr-defined]
+        undo = tiled(model, tile)
         runs = [once(model, prompt, chunk) for _ in range(2)]
+        undo()
         took, extra, logits = min(runs, key=lambda run: run[0])
         first = logits if first is None else first
         same = bool(mx.array_equal(first, logits).item())

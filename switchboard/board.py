@@ -134,21 +134,29 @@ class Board:
             weights = kept.weights
         return weights
 
-    def apply_weights(self, model: Any, check: Callable[[], str | None]) -> None:
+    def apply_weights(self, model: Any, check: Callable[[Exactness], str | None]) -> None:
         """Put on every `weights` switch, then every `step` switch; `check` says what is wrong afterwards, or None."""
         for position in [*self._asked("weights"), *self._asked("step")]:
             try:
+                self._apart(position)
                 done: Applied = position.switch.apply(model, position.options, position.counter)
             except Declined as declined:
                 position.decline(str(declined))
                 continue
-            wrong = check()
+            wrong = check(position.switch.exactness)
             if wrong:
                 done.undo()
                 position.decline(f"parity probe failed: {wrong}")
                 continue
             position.stand(done)
             position.forget = done.forget
+
+    def _apart(self, position: Position) -> None:
+        """Declined beside a switch that it does not go together with."""
+        others = [self.positions[name] for name in position.switch.against]
+        named = [one.switch.name for one in others if one.asked and not one.killed]
+        if named:
+            raise Declined(f"does not go together with {' and '.join(named)}, asked for as well")
 
     def apply_cache(
         self, factory: CacheFactory, check: Callable[[CacheFactory, Exactness], str | None]

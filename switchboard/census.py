@@ -8,7 +8,8 @@ The graph is that of the device: on a GPU a norm, a rotation and an attention ar
 stand there as what they are made of.
 
 A count of operations is not one of kernel launches: MLX may start several kernels for one operation, or one for
-several. The driver alone sees those, so `launches` is null here, with the reason.
+several. Those are counted by the driver alone, where there is one that does (`cupti`); elsewhere `launches` is null and
+says why.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import re
 import tempfile
 from collections import Counter as Counts
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
+from switchboard import cupti
 from switchboard.bisect.rungs import filled
 from switchboard.bisect.subject import Subject, open_plain, put_on
 from switchboard.config import Asked
@@ -32,6 +34,8 @@ from switchboard.decode import forward
 from switchboard.registry import known
 
 FILLED = 32
+WARM, COUNTED = 4, 5
+"""Steps before the launches of a step are counted, and steps that are counted."""
 NODE = re.compile(r'\d+\s*\[label\s*=\s*"([^"]+)"')
 VIEWS = frozenset(
     {
@@ -59,6 +63,10 @@ class Change:
     came: dict[str, int]
     layers: int
     """Layers that the switch says it changed."""
+    launches: int | None = None
+    """Kernels of one step, where they can be counted."""
+    kernels: dict[str, int] = field(default_factory=dict)
+    """The same by name."""
 
     def reconciles(self, plain: dict[str, int]) -> bool:
         """Whether the plain step, less what disappeared, and with what came, is the new one."""
@@ -77,9 +85,10 @@ class Census:
     layers: int
     plain: dict[str, int]
     changes: list[Change]
-    launches: None
-    """Not known from a graph, so null on every device; the next field says why."""
-    launches_unknown: str
+    launches: int | None
+    """Kernels of a plain step; null where the driver's records cannot be had, and the next field says why."""
+    launches_unknown: str | None
+    kernels: dict[str, int] = field(default_factory=dict)
 
 
 def operations(outputs: Sequence[mx.array]) -> dict[str, int]:
@@ -104,14 +113,20 @@ def step(subject: Subject) -> dict[str, int]:
 
 def take(model: str, format: str, asked: Sequence[Asked]) -> Census:
     """Count the plain step, then the step with each switch alone."""
+    # Opened before anything is prepared, so that no launch escapes it.
+    cupti.library()
     plain: Subject | None = open_plain(model, format)
     counts, layers = step(plain), len(plain.model.layers)  # type: ignore[arg-type, union-attr]
+    ran = launched(plain)  # type: ignore[arg-type]
     changes: list[Change] = []
     for one in asked:
         subject = plain or open_plain(model, format)
         changes.append(_change(subject, one, counts))
         plain = subject if changes[-1].declined is not None else None
-    return Census(model, str(mx.default_device()), layers, counts, changes, None, launches())
+    device = str(mx.default_device())
+    if isinstance(ran, str):
+        return Census(model, device, layers, counts, changes, None, ran)
+    return Census(model, device, layers, counts, changes, sum(ran.values()), None, ran)
 
 
 def _change(plain: Subject, asked: Asked, counts: dict[str, int]) -> Change:
@@ -121,21 +136,47 @@ def _change(plain: Subject, asked: Asked, counts: dict[str, int]) -> Change:
     subject = put_on(plain, asked)
     if subject.off is not None:
         return Change(asked.name, subject.off, counts, {}, {}, 0)
-    now = step(subject)
+    now, ran = step(subject), launched(subject)
     gone, came = Counts(counts) - Counts(now), Counts(now) - Counts(counts)
     coverage = subject.coverage or {}
     touched = coverage.get("fused", 0) + coverage.get("partly", 0)
-    return Change(asked.name, None, now, dict(gone), dict(came), touched)
+    kernels = {} if isinstance(ran, str) else ran
+    count = None if isinstance(ran, str) else sum(ran.values())
+    return Change(asked.name, None, now, dict(gone), dict(came), touched, count, kernels)
+
+
+def launched(subject: Subject) -> dict[str, int] | str:
+    """Kernels of one decode step by name, or why they are not known.
+
+    A step is what `step` counts: logits and the write into the cache. Of the counted steps that with the median number
+    of kernels is told, so that one in which the cache grew or memory was tidied up does not stand for all.
+    """
+    counter = cupti.library()
+    if isinstance(counter, str):
+        return counter if mx.cuda.is_available() else launches()
+    ids = subject.ids(FILLED + 1 + WARM + COUNTED)
+    cache, coming = filled(subject, ids[:FILLED]), iter(ids[FILLED:])
+
+    def run() -> None:
+        """One step, to its end on the device."""
+        mx.eval(forward(subject.model, cache, mx.array([next(coming)])))
+        mx.eval([entry.state for entry in cache])
+        mx.synchronize()
+
+    for _ in range(WARM):
+        run()
+    seen = cupti.each(run, COUNTED)
+    if isinstance(seen, str):
+        return seen
+    middle = sorted(seen, key=lambda one: one.kinds["kernels"])[COUNTED // 2]
+    return dict(middle.names.most_common())
 
 
 def launches() -> str:
     """Why the kernel launches of a step are not known."""
     if mx.default_device() == mx.Device(mx.cpu):
         return "on a CPU an operation is a function call: no kernels are launched"
-    return (
-        "MLX does not count its launches, a profiler does: `python -m benchmarks.epilogue_gpu` runs "
-        "torch's around decode steps, where torch is installed"
-    )
+    return "MLX does not count its launches; CUPTI counts them on an NVIDIA GPU, and here there is none"
 
 
 def table(census: Census) -> list[str]:
@@ -158,8 +199,19 @@ def table(census: Census) -> list[str]:
                 f"  {count:>+6}  {_shown(name)}{_each(count, one)}"
                 for name, count in one.came.items()
             ]
-    lines.append(f"kernel launches: unknown, {census.launches_unknown}")
-    return lines
+    return [*lines, *_launches(census)]
+
+
+def _launches(census: Census) -> list[str]:
+    """The kernel launches of a step, plain and with each switch, or why they are not known."""
+    if census.launches is None:
+        return [f"kernel launches: unknown, {census.launches_unknown}"]
+    with_each = [
+        f"; {one.switch} {one.launches} ({one.launches - census.launches:+d})"
+        for one in census.changes
+        if one.launches is not None
+    ]
+    return [f"kernel launches: {census.launches} a step{''.join(with_each)}"]
 
 
 def run(model: str, format: str, asked: Sequence[Asked], as_json: bool) -> None:

@@ -22,6 +22,7 @@ from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal, Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -37,12 +38,20 @@ class NoOptions(msgspec.Struct, frozen=True):
     """The options of a switch that has none."""
 
 
+LIVE: WeakValueDictionary[int, Counter] = WeakValueDictionary()
+"""Every counter that is in use."""
+
+
 @dataclass
 class Counter:
     """What a switch counts where it runs; `runs` above zero is what `engaged` means."""
 
     runs: int = 0
     more: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Be among those that a compiled graph can count for: what it replays does not pass by the choke points."""
+        LIVE[id(self)] = self
 
     def add(self, name: str, amount: int = 1) -> None:
         """Count something beside the runs."""
@@ -168,6 +177,8 @@ class Switch:
     exactness: Exactness
     options: type[msgspec.Struct]
     apply: Callable[..., Any]
+    against: tuple[str, ...] = ()
+    """Switches beside which it declines, as one of both would never run or run for nothing."""
 
     @property
     def kill(self) -> str:
@@ -194,12 +205,17 @@ def unknown(what: str, name: str, names: list[str]) -> str:
 
 
 def switch(
-    *, stage: Stage, exactness: Exactness, options: type[msgspec.Struct] = NoOptions
+    *,
+    stage: Stage,
+    exactness: Exactness,
+    options: type[msgspec.Struct] = NoOptions,
+    against: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the decorated function to be the switch of its own name."""
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
-        function.__dict__["switch"] = Switch(function.__name__, stage, exactness, options, function)
+        name = function.__name__
+        function.__dict__["switch"] = Switch(name, stage, exactness, options, function, against)
         return function
 
     return declare

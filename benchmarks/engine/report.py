@@ -141,7 +141,8 @@ def _decode(told: dict[str, Any], samples: Sequence[Sample]) -> str:
     return (
         "## Decode, tokens a second\n\n"
         f"{words.table(head, _rates(told, samples, 'decode', base))}\n\n"
-        "From the first token to the last. A dash: not asked at that rung; a single switch is at the lowest rung only."
+        "Over the turns, each timed after its first pass. A dash: not asked at that rung; a single switch is asked at"
+        " the lowest only."
         " Over the rungs that both arms were asked at, and by"
         " the processor time of all threads of a process, which other work on the machine hardly touches:\n\n"
         f"{words.table(columns, over)}"

@@ -1,141 +1,109 @@
-"""Every part in turn, within the budget; see the package for what they are."""
+"""One part of the epilogue's proof, into a file of its own; see the package for what they are."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
-import traceback
-from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 
-from benchmarks.epilogue_gpu.arms import ARMS, MODELS, Arms
-from benchmarks.epilogue_gpu.kernels import kernels
-from benchmarks.epilogue_gpu.launches import ask_launches, launches
-from benchmarks.epilogue_gpu.speed import BLOCKS, CONTEXTS, STEPS, show, speed
+from benchmarks.epilogue_gpu import plan
+from benchmarks.epilogue_gpu.arms import Arms
+from benchmarks.epilogue_gpu.kernels import dealt, kernels
+from benchmarks.epilogue_gpu.speed import show, speed
 from benchmarks.epilogue_gpu.texts import text
-from switchboard import lm
+from benchmarks.gpu.sheet import Sheet
 from switchboard.epilogue import kernel
 
 
-def part(told: dict[str, Any], name: str, run: Callable[[dict[str, Any]], None]) -> None:
-    """Run one part; an error is a result of that part, printed and kept."""
-    told[name] = {}
-    started = time.perf_counter()
-    try:
-        run(told[name])
-    except Exception as error:
-        told[name]["error"] = f"{type(error).__name__}: {error}"
-        print(f"{name}: ERROR {told[name]['error']}", flush=True)
-        traceback.print_exc()
-    told[name]["took_s"] = round(time.perf_counter() - started, 1)
-
-
-def models(told: dict[str, Any], late: Callable[[], bool]) -> None:
-    """Text and speed of every model."""
-    for name, joined in MODELS:
-        mine = told.setdefault(name, {"joined": joined})
-        if late():
-            mine["left_out"] = "out of time"
-            continue
-
-        def run(mine: dict[str, Any], name: str = name, joined: bool = joined) -> None:
-            arms = Arms(name, joined)
-            mine["arms"] = arms.told
-            print(f"{name}: {arms.told}", flush=True)
-            mine["text"] = text(arms)
-            for length, one in mine["text"].items():
-                print(f"  text after {length}: {one}", flush=True)
-            for context in CONTEXTS:
-                if late():
-                    mine["left_out"] = f"context {context} and above: out of time"
-                    break
-                mine[str(context)] = speed(arms, context)
-                show(name, context, mine[str(context)])
-
-        part(told, name, run)
-        mx.clear_cache()
-
-
 def main() -> int:
-    """Every part in turn, within the budget."""
+    """Run one part; what it finds is judged elsewhere, so its status tells only whether it ran to its end."""
     ask = argparse.ArgumentParser()
-    ask.add_argument("--out", type=Path, default=Path())
-    ask.add_argument("--budget", type=float, default=420.0)
-    ask.add_argument("--launches", nargs=2)
+    ask.add_argument("part", choices=("kernel", "text", "speed"))
+    ask.add_argument("--out", type=Path, required=True)
+    ask.add_argument("--model", default="smollm2-135m", choices=list(plan.MODELS))
+    ask.add_argument("--share", type=int, default=0)
+    ask.add_argument("--shares", type=int, default=1)
     asked = ask.parse_args()
-    if asked.launches:
-        launches(*asked.launches)
+    about = {
+        "device": str(mx.device_info()), "mlx": mx.__version__, "language": kernel.language(),
+        "variant": plan.variant(),
+    }  # fmt: skip
+    if asked.part == "kernel":
+        planned = dealt(asked.share, asked.shares)
+        sheet = Sheet(asked.out / f"kernel-{asked.share}.json", planned, **about)
+        if kernel.language() is None:
+            return nowhere(sheet)
+        kernels(sheet, asked.share, asked.shares)
         return 0
-    started = time.perf_counter()
-
-    def past(share: float) -> Callable[[], bool]:
-        return lambda: time.perf_counter() - started > share * asked.budget
-
-    told: dict[str, Any] = {
-        "device": str(mx.device_info()), "mlx": mx.__version__, "language": kernel.language(), "arms": ARMS,
-        "blocks": BLOCKS, "steps": STEPS, "mlx_lm_cache": lm.caches().__name__,
-    }  # fmt: skip
-    print(told, flush=True)
-    if kernel.language() is None:
-        print("no GPU kernel on this device: nothing can be measured here", file=sys.stderr)
-        return 2
-    part(told, "kernel", lambda mine: kernels(mine, past(0.35)))
-    part(told, "models", lambda mine: models(mine, past(0.85)))
-
-    def count(mine: dict[str, Any]) -> None:
-        for name, arm in product((MODELS[0][0], MODELS[1][0]), ("chain", "cache")):
-            mine[f"{name} {arm}"] = (
-                {"all": None, "why": "out of time"} if past(0.95)() else ask_launches(name, arm, 60)
-            )
-            print(f"launches a step: {name} {arm}: {mine[f'{name} {arm}']['all']}", flush=True)
-
-    part(told, "launches", count)
-    (asked.out / "epilogue.json").write_text(json.dumps(told, default=str, indent=1))
-    return verdict(told)
-
-
-def verdict(told: dict[str, Any]) -> int:
-    """The last line, and whether anything differed."""
-    kernels, models = told["kernel"], told["models"]
-    texts = [
-        one
-        for mine in models.values()
-        if isinstance(mine, dict)
-        for one in mine.get("text", {}).values()
+    planned = [
+        one for one in getattr(plan.plan(()), asked.part) if one.startswith(f"{asked.model} ")
     ]
-    runs = [one[arm] for one in texts for arm in ARMS[1:] if arm in one]
-    tokens = all(one["token"] is None for one in runs) if runs else None
-    logits = (
-        f"{sum(one['arrays'] - one['differ'] for one in runs)}/{sum(one['arrays'] for one in runs)}"
-    )
-    errors = [name for name in ("kernel", "models", "launches") if "error" in told[name]]
-    for name, mine in models.items():
-        if isinstance(mine, dict):
-            errors += [name] if "error" in mine else []
-            errors += [
-                f"{name} {arm} declined"
-                for arm, one in mine.get("arms", {}).items()
-                if "declined" in one
-            ]
-    ratios = {
-        f"{name} {context}": {arm: round(one["ratio"], 3) for arm, one in mine[str(context)]["ratio"].items()}
-        for name, mine in models.items() if isinstance(mine, dict)
-        for context in CONTEXTS if str(context) in mine
-    }  # fmt: skip
-    bitwise = kernels.get("all") and kernels.get("same") == kernels.get("all")
-    print(json.dumps({
-        "bitwise": f"{kernels.get('same')}/{kernels.get('all')}", "same_text": tokens,
-        "same_logits_and_rows": logits, "ratios": ratios,
-        "launches": {key: one["all"] for key, one in told["launches"].items() if isinstance(one, dict)},
-        "errors": errors,
-    }))  # fmt: skip
-    return 0 if bitwise and tokens and not errors else 1
+    planned = [one for one in planned if asked.part == "speed" or one.endswith(plan.variant())]
+    mark = f"{asked.part}-{asked.model.partition(':')[2] or asked.model}-{plan.variant()}"
+    sheet = Sheet(asked.out / f"{mark.replace(' ', '-')}.json", planned, **about)
+    if kernel.language() is None:
+        return nowhere(sheet)
+    arms = Arms(asked.model, plan.MODELS[asked.model].joined)
+    sheet.about["arms"] = arms.told
+    print(f"{asked.model}: {arms.told}", flush=True)
+    declined(sheet, asked.model, arms.told)
+    (texts if asked.part == "text" else speeds)(sheet, asked.model, arms)
+    return 0
+
+
+def nowhere(sheet: Sheet) -> int:
+    """Nothing can be measured here, and every case says so."""
+    for name in sheet.cases:
+        sheet.cases[name] = {"error": "no GPU kernel on this device"}
+    sheet.save()
+    print("no GPU kernel on this device: nothing can be measured here", file=sys.stderr)
+    return 2
+
+
+def declined(sheet: Sheet, model: str, told: dict[str, Any]) -> None:
+    """The cases of an arm that the switch refused have its words as their reason."""
+    for arm, one in told.items():
+        if "declined" in one:
+            for name in sheet.cases:
+                if name.startswith(f"{model} {arm} "):
+                    sheet.cases[name] = {"error": f"declined: {one['declined']}"}
+    sheet.save()
+
+
+def spread(sheet: Sheet, names: dict[str, str], found: dict[str, dict[str, Any]]) -> None:
+    """Results by arm, to the cases that those arms have."""
+    for arm, one in found.items():
+        sheet.cases[names[arm]] = one
+        print(f"{names[arm]}: {one}"[:400], flush=True)
+    sheet.save()
+
+
+def texts(sheet: Sheet, model: str, arms: Arms) -> None:
+    """Every length of prompt; an error is the result of the cases that it stopped."""
+    for length in plan.PROMPTS:
+        names = {arm: plan.text(model, arm, length, plan.variant()) for arm in arms.names[1:]}
+        try:
+            spread(sheet, names, text(arms, length))
+        except Exception as error:
+            spread(
+                sheet, names, {arm: {"error": f"{type(error).__name__}: {error}"} for arm in names}
+            )
+
+
+def speeds(sheet: Sheet, model: str, arms: Arms) -> None:
+    """Every context; the seconds of each block are kept beside the ratios."""
+    for context in plan.CONTEXTS:
+        names = {arm: plan.speed(model, arm, context) for arm in arms.names[1:]}
+        found = speed(arms, context)
+        show(model, context, found)
+        pairs = {
+            arm: {key: {side: found[key][side] for side in ("chain", arm)} for key in ("seconds", "peaks")}
+            for arm in names
+        }  # fmt: skip
+        spread(sheet, names, {arm: {**found["ratio"][arm], **pairs[arm]} for arm in names})
 
 
 if __name__ == "__main__":

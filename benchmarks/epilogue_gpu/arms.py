@@ -7,6 +7,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from benchmarks.epilogue_gpu.plan import ARMS
 from switchboard.board import Board
 from switchboard.config import parse_asked
 from switchboard.epilogue import kernel, probe
@@ -18,13 +19,6 @@ from switchboard.registry import Counter
 from switchboard.sampler import Sampling
 from switchboard.switches.fused_epilogue import Options, put_on
 
-MODELS = (
-    ("smollm2-135m", True),
-    ("synthetic:qwen2.5-0.5b-q4", True),
-    ("synthetic:qwen2.5-0.5b-mixed", False),
-    ("synthetic:qwen2.5-7b-q4", True),
-)
-ARMS = ("chain", "rows", "cache")
 WARM = 8
 GREEDY = Sampling(temperature=0.0, ignore_eos=True)
 
@@ -34,7 +28,8 @@ class Arms:
 
     def __init__(self, name: str, joined: bool) -> None:
         switches = ["fused_qkv", "fused_gate_up"] if joined else []
-        self.model = load(resolve(name), "auto", Board(parse_asked(switches, []), {})).model
+        self.loaded = load(resolve(name), "auto", Board(parse_asked(switches, []), {}))
+        self.model = self.loaded.model
         self.told: dict[str, Any] = {}
         self.counter = Counter()
         self._plain = self._classes()

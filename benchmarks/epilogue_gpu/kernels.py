@@ -1,22 +1,24 @@
-"""The kernel against the chain of MLX's own operations, bitwise, over geometries, types and offsets."""
+"""The kernel against the chain of MLX's own operations, bitwise, over geometries, types and offsets.
+
+Each case costs a compilation of about two seconds, so the cases are dealt out to shares, each a process of its own.
+"""
 
 from __future__ import annotations
 
-import time
-from collections import Counter as Counts
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
 import mlx.core as mx
 
+from benchmarks.epilogue_gpu.plan import TYPES
+from benchmarks.gpu.sheet import Sheet
 from switchboard.epilogue import kernel
 from switchboard.epilogue.kernel import FORMS, Geometry
 
-TYPES = (mx.float16, mx.bfloat16, mx.float32)
 PLACES = ((1, 1), (37, 1), (255, 2), (4093, 1), (1000, 5), (131071, 1))
-FAILED = 6
-"""Cases on which the other forms are tried as well: each costs five compilations."""
+FAILED = 2
+"""Cases of a share on which the other forms are tried as well: each costs five compilations."""
 
 
 def geometries() -> Iterator[Geometry]:
@@ -111,35 +113,48 @@ def differs(geometry: Geometry, dtype: mx.Dtype) -> str | None:
     return None
 
 
-def kernels(told: dict[str, Any], late: Callable[[], bool]) -> None:
-    """Part one; where the plain form differs, the others are tried on the same case."""
-    cases: list[dict[str, Any]] = []
-    told["cases"] = cases
-    for dtype, geometry in product(TYPES, geometries()):
-        if late():
-            told["left_out"] = "out of time"
-            break
-        started = time.perf_counter()
-        results = {"plain": differs(geometry, dtype)}
-        if (
-            results["plain"] is not None
-            and sum(len(case["differs"]) > 1 for case in cases) < FAILED
-        ):
-            for form in list(FORMS)[1:]:
-                shape = {**geometry.__dict__, "form": form}
-                results[form] = differs(Geometry(**shape), dtype)
-        case = {"type": str(dtype), **geometry.__dict__, "differs": results}
-        cases.append({**case, "seconds": round(time.perf_counter() - started, 2)})
-    told["same"] = sum(case["differs"]["plain"] is None for case in cases)
-    told["all"] = len(cases)
-    told["forms"] = Counts(
-        form for case in cases for form, wrong in case["differs"].items() if wrong is None
-    )
-    print(
-        f"kernel: {told['same']} of {told['all']} cases bitwise the chain's; by form {dict(told['forms'])}",
-        flush=True,
-    )
-    for case in cases:
-        if case["differs"]["plain"] is not None:
-            print(f"  {case['type']} {case['size']} buffers={case['buffers']} traditional={case['traditional']} "
-                  f"into_cache={case['into_cache']}: {case['differs']}", flush=True)  # fmt: skip
+def name(geometry: Geometry) -> str:
+    """What a geometry is called in the plan and in the results."""
+    words = [
+        f"d{geometry.size}",
+        "paired" if geometry.traditional else "halved",
+        f"inputs {''.join(map(str, geometry.buffers))}",
+        "into the cache" if geometry.into_cache else "as rows",
+    ]
+    words += [] if geometry.biased else ["no bias"]
+    words += [] if geometry.base is not None else ["frequencies given"]
+    return ", ".join(words)
+
+
+def names() -> tuple[str, ...]:
+    """The names of all geometries."""
+    return tuple(name(one) for one in geometries())
+
+
+def kernels(sheet: Sheet, share: int, shares: int) -> None:
+    """The cases of one share; where the first form differs, the others are tried on the same case."""
+    everything = list(product(TYPES, geometries()))
+    tried = 0
+    for kind, geometry in everything[share::shares]:
+        dtype = getattr(mx, kind)
+
+        def run(dtype: mx.Dtype = dtype, geometry: Geometry = geometry) -> dict[str, Any]:
+            nonlocal tried
+            told: dict[str, Any] = {"differs": differs(geometry, dtype), "form": geometry.form}
+            if told["differs"] is not None and tried < FAILED:
+                tried += 1
+                others = [form for form in FORMS if form != geometry.form]
+                told["other_forms"] = {
+                    form: differs(Geometry(**{**geometry.__dict__, "form": form}), dtype)
+                    for form in others
+                }
+            return told
+
+        sheet.take(f"{kind} {name(geometry)}", run)
+
+
+def dealt(share: int, shares: int) -> list[str]:
+    """The names of the cases of one share."""
+    return [
+        f"{kind} {name(one)}" for kind, one in list(product(TYPES, geometries()))[share::shares]
+    ]

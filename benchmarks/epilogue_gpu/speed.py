@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from statistics import median
 from typing import Any
 
 import mlx.core as mx
@@ -13,7 +14,6 @@ from benchmarks.epilogue_gpu.arms import GREEDY, WARM, Arms
 from switchboard import decode
 from switchboard.sampler import Sampler
 
-CONTEXTS = (64, 4096, 32768)
 BLOCKS, STEPS = 8, 48
 
 
@@ -62,7 +62,7 @@ def speed(arms: Arms, context: int) -> dict[str, Any]:
 
 def show(name: str, context: int, found: dict[str, Any]) -> None:
     """One line of the table."""
-    ms = {arm: 1e3 * sorted(seconds)[BLOCKS // 2] for arm, seconds in found["seconds"].items()}
+    ms = {arm: 1e3 * median(seconds) for arm, seconds in found["seconds"].items()}
     mb = {arm: max(peaks) / 1e6 for arm, peaks in found["peaks"].items()}
     ratios = "  ".join(
         f"{a} {r['ratio']:.3f}x [{r['low']:.3f}, {r['high']:.3f}]"

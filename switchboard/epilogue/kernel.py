@@ -2,8 +2,12 @@
 
 The arithmetic is MLX's own, in MLX's order: the bias is added in the type of the product, the rotation is computed in
 fp32 from the position, the frequency and the pair, and rounded once. So the results are bitwise those of the chain it
-replaces, up to the compiler's choice of which product it fuses into a multiply-add; `FORMS` spells the choices out,
-and whoever uses the kernel holds it against the chain first (`prove` of the switch does, with probe.py).
+replaces, up to the choice of which product is fused into a multiply-add. `FORMS` spells the choices out; `first` is
+tried first, because it is what MLX's compiled rotations do: in MLX 0.32.4 the machine code for sm_90a of all 24 forward
+rotations (fp32, fp16, bf16; paired or halved; one row or several; frequencies given or not) fuses x·cos and x·sin.
+`plain` leaves the choice to the run-time compiler, which takes `first` too in fp16 and bf16, and in fp32 fuses y·cos
+instead (a difference in the last place; CUDA 13.0). Whoever uses the kernel holds it against the chain anyway
+(switches/fused_epilogue.py does).
 
 The source is one text; CUDA and Metal differ in the thread's index, the names of sine and cosine and the word for
 device memory. q, k and v come in one to three buffers: the output of one joined product, in which they lie side by
@@ -32,8 +36,8 @@ Language = Literal["cuda", "metal"]
 GROUP = 128
 BUFFERS = ((0, 0, 0), (0, 0, 1), (0, 1, 1), (0, 1, 0), (0, 1, 2))
 FORMS = {
-    "plain": ("x * c - y * s", "x * s + y * c"),
     "first": ("fma(x, c, -(y * s))", "fma(x, s, y * c)"),
+    "plain": ("x * c - y * s", "x * s + y * c"),
     "second": ("fma(-y, s, x * c)", "fma(y, c, x * s)"),
     "outer": ("fma(x, c, -(y * s))", "fma(y, c, x * s)"),
     "inner": ("fma(-y, s, x * c)", "fma(x, s, y * c)"),
@@ -106,7 +110,7 @@ class Geometry:
     """In which input q, k and v lie: (0, 0, 0) is one joined output, (0, 1, 2) are three."""
     biased: bool
     into_cache: bool
-    form: str = "plain"
+    form: str = "first"
 
     def __post_init__(self) -> None:
         """Refuse what cannot be rotated in pairs."""

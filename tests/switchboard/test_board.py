@@ -19,12 +19,14 @@ from switchboard.wire import ChatBody, read
 
 def test_every_switch_file_declares_itself() -> None:
     assert set(known()) == {
+        "compiled_step",
         "fast_norm",
         "fused_epilogue",
         "fused_experts",
         "fused_gate_up",
         "fused_qkv",
         "in_place_kv",
+        "masked_prefill",
         "prompt_lookup",
         "quantized_kv",
         "shared_rotary",

@@ -193,7 +193,7 @@ def test_a_planted_fault_refuses_the_start_of_a_required_switch(
 def test_what_an_interrupted_forward_left_is_forgotten_before_the_next_request() -> None:
     model = build("tiny-llama")
     board = Board((Asked("fused_qkv"),), {})
-    board.apply_weights(model, lambda: None)
+    board.apply_weights(model, lambda exactness: None)
     attention = model.layers[0].self_attn
     width = int(attention.q_proj.product.weight.shape[-1])
     attention.q_proj(mx.ones((1, 1, width)))
