@@ -41,7 +41,7 @@ def test_a_replay_from_the_command_line_to_its_verified_page(root: Path) -> None
     assert seal and told and told.seal == seal.seal and told.campaign == "free"
     assert kept.header().arms == source.header().arms
     page = (root / "reports" / "tiny-A-C-replay.md").read_text()
-    who = f"token by token, what arm A wrote in the campaign free (seal `{told.seal[:16]}`)"
+    who = f"token by token, what arm A wrote in the campaign `free` (seal `{told.seal[:16]}`)"
     assert who in page
     assert "battery run --plan tiny --arms A,C --replay free\n" in page
     assert "battery beside tiny-A-C-replay\n" in page

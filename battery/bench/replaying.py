@@ -34,15 +34,12 @@ def check(plan: Plan, recorded: Trajectories | None, needed: Sequence[tuple[int,
             f"plan {plan.name}: its workload is {plan.workload}, that of {name} is {source.workload}: its texts"
             " continue other prompts; give a plan of the same workload"
         )
-    missing = [one for one in needed if recorded.of(*one) is None]
+    known = recorded.by_prompt()
+    missing = [one for one in needed if one not in known]
     if missing:
         raise PlanError(_missing(plan, recorded, missing))
     least = plan.sampler.min_tokens
-    short = [
-        (one, len(found.ids))
-        for one in needed
-        if (found := recorded.of(*one)) is not None and len(found.ids) < least
-    ]
+    short = [(one, len(known[one].ids)) for one in needed if len(known[one].ids) < least]
     if short:
         (rung, seed), length = short[0]
         raise PlanError(
@@ -70,8 +67,9 @@ def continued(sized: PromptFile, recorded: Trajectories | None, most: int) -> Pr
     """The sized prompts, each with the first `most` tokens of its recorded answer; PlanError for another prompt."""
     if recorded is None:
         return sized
+    known = recorded.by_prompt()
     prompts = tuple(
-        _continued(one, recorded.of(one.rung, one.seed), recorded, most) for one in sized.prompts
+        _continued(one, known.get((one.rung, one.seed)), recorded, most) for one in sized.prompts
     )
     return msgspec.structs.replace(sized, prompts=prompts)
 

@@ -45,9 +45,9 @@ class Trajectories(msgspec.Struct, frozen=True, kw_only=True):
     lacking: dict[str, int]
     """Why cells of the control left no answer to follow, and how many."""
 
-    def of(self, rung: int, seed: int) -> Trajectory | None:
-        """The answer to one prompt; None where there is none to follow."""
-        return next((one for one in self.answers if (one.rung, one.seed) == (rung, seed)), None)
+    def by_prompt(self) -> dict[tuple[int, int], Trajectory]:
+        """The answers by rung and seed."""
+        return {(one.rung, one.seed): one for one in self.answers}
 
     def plan(self) -> Plan:
         """The source's own plan with as many blocks as it has, fixed: where its rule ended it early is no rule here."""

@@ -14,14 +14,14 @@ STANDS_FOR = (
 """What no page of a replay may leave out."""
 
 
-def head(findings: Findings) -> list[str]:
-    """A note for the top of the page; none in a free campaign."""
-    source = findings.plan.replayed
+def head(findings: Findings, mark: str = "**") -> list[str]:
+    """A note for the top of the page, its first word within `mark`s; without them plain text. None for a free one."""
+    source, code = findings.plan.replayed, "`" if mark else ""
     if source is None:
         return []
     return [
-        f"**Replayed:** every arm was made to follow, token by token, what arm {source.arm} wrote in the campaign"
-        f" {source.campaign} (seal `{source.seal[:16]}`), {_which(source)}. {STANDS_FOR}."
+        f"{mark}Replayed:{mark} every arm was made to follow, token by token, what arm {source.arm} wrote in the"
+        f" campaign {code}{source.campaign}{code} (seal {code}{source.seal[:16]}{code}), {_which(source)}. {STANDS_FOR}."
     ]
 
 
@@ -43,6 +43,18 @@ def method(findings: Findings) -> list[tuple[str, str]]:
         " comes of them is the recorded one. Every answer's ids were held against the recorded ones"
     )
     return [("replay", told)]
+
+
+def facts(findings: Findings) -> dict[str, str]:
+    """For a program that reads the end of a run: whose texts were followed; nothing in a free campaign."""
+    source = findings.plan.replayed
+    return {} if source is None else {"replay_of": source.campaign}
+
+
+def along(findings: Findings) -> str:
+    """Words behind a campaign's name on one line; nothing in a free campaign."""
+    source = findings.plan.replayed
+    return "" if source is None else f" (along texts of {source.campaign})"
 
 
 def option(findings: Findings) -> str:

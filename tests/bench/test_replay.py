@@ -156,8 +156,8 @@ def test_a_shorter_plan_follows_the_beginning_of_each_text(
     counts, receipts = conduct(tmp_path / "replayed", plan, fake_arm("A"), texts=texts)
     assert counts == {"ok": 3}
     for r in receipts:
-        whole = texts.of(r.cell.rung, r.cell.seed)
-        assert r.text and whole and r.text.ids == whole.ids[:7]
+        whole = texts.by_prompt()[r.cell.rung, r.cell.seed]
+        assert r.text and r.text.ids == whole.ids[:7]
 
 
 def test_texts_that_cannot_be_followed_are_refused_with_the_reason(
@@ -231,5 +231,5 @@ def test_a_replay_goes_on_where_it_stopped(
     counts, receipts = conduct(tmp_path / "r", plan, *arms, texts=texts)
     assert counts == {"ok": 12} and receipts[:8] == kept and len(receipts) == 14
     for r in receipts:
-        whole = texts.of(r.cell.rung, r.cell.seed)
-        assert r.text and whole and r.text.ids == whole.ids
+        whole = texts.by_prompt()[r.cell.rung, r.cell.seed]
+        assert r.text and r.text.ids == whole.ids

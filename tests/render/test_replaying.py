@@ -16,6 +16,7 @@ from battery.ledger.errors import InputError
 from battery.ledger.plan import Replay
 from battery.ledger.receipt import Receipt
 from battery.render import replaying
+from battery.render.charts import draw
 from battery.render.lint.check import lint
 from battery.render.report import markdown
 
@@ -43,16 +44,15 @@ def test_a_replays_page_says_so_at_its_top_and_the_linter_wants_it(tmp_path: Pat
     page = markdown(found)
     assert lint(page, found) == []
     top = page.split("## 1.")[0]
-    assert "what arm A wrote in the campaign free" in top and replaying.STANDS_FOR in top
+    assert "what arm A wrote in the campaign `free`" in top and replaying.STANDS_FOR in top
     assert not [one for one in lint(markdown(source), source) if one.rule == "replay-stated"]
-    for cut, told in (
-        ("**Replayed:**", "does not name free"),
-        ("the campaign free", "does not name free"),
-        (", not on texts", "no statement on"),
+    for old, new, told in (
+        ("`free`", "`other`", "does not name free"),
+        (" the campaign `free`", "", "does not name free"),
+        (", not on texts that the arms would write", "", "no statement on"),
     ):
-        broken = top.replace(cut, "") if cut != "**Replayed:**" else top.replace("free", "other")
-        rest = page.removeprefix(top)
-        what = [one.what for one in lint(broken + rest, found) if one.rule == "replay-stated"]
+        broken = top.replace(old, new) + page.removeprefix(top)
+        what = [one.what for one in lint(broken, found) if one.rule == "replay-stated"]
         assert len(what) == 1 and told in what[0]
     (note,) = replaying.head(found)
     silent = [one.what for one in lint(page.replace(note, ""), found)]
@@ -108,6 +108,12 @@ def test_campaigns_that_do_not_belong_together_are_refused(tmp_path: Path) -> No
         assert left == (
             ("two", "again is a replay, free is not: speed along given texts is another question"),
         )
+
+
+def test_charts_of_a_replay_say_so_in_their_titles(tmp_path: Path) -> None:
+    for found, told in ((free(tmp_path), False), (replay(tmp_path, None), True)):
+        for key, (_, data) in draw(found).items():
+            assert (b"along given texts" in data) == told, key
 
 
 def test_a_free_run_among_replayed_ones_voids_every_verdict(tmp_path: Path) -> None:
