@@ -14,7 +14,7 @@ READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
 .PHONY: help setup battery run plan status charts report lint verify bars arms doctor probe import combine test check bench-client \
-  bench-stats bench-engine bisect census soak lock clean
+  bench-stats bench-engine bench-acceptance bisect census soak lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -81,7 +81,10 @@ bench-client: $(READY) ## how late the client's stamps are, beside other tools; 
 bench-stats: $(READY) ## what the verdicts are worth: null batteries, coverage, power, a known slowdown; 3 minutes
 	@$(BIN)/python -m benchmarks.statistics $(BENCH)
 
-bisect: $(READY) ## every switch on against off: the small model, then tiny ones of each family   (BISECT="--switch fused_qkv")
+bench-acceptance: $(READY) ## what every acceptance law does to a text, summed over every outcome; a minute
+	@$(BIN)/python -m benchmarks.acceptance $(BENCH)
+
+bisect: $(READY) ## switches on against off: the small model, tiny ones of each family   (BISECT="--switch fused_qkv")
 	@$(BIN)/switchboard fetch smollm2-135m
 	@$(BIN)/switchboard bisect $(or $(BISECT),--model smollm2-135m --family all)
 

@@ -1,9 +1,8 @@
 """Give MLX's CPU build a real BLAS, and say which one really runs.
 
 The wheel of MLX for Linux links the reference BLAS (about 2 GFLOP/s). A BLAS preloaded into the process takes its
-place: measured 3x in decode and about 15x in prefill. That must happen before MLX is loaded, so the process
-replaces itself once (execve keeps its pid). Nothing of MLX is imported here. SWITCHBOARD_BLAS=0 leaves MLX as
-shipped.
+place (reports/LOG.md has the rates of both). That must happen before MLX is loaded, so the process replaces itself
+once (execve keeps its pid). Nothing of MLX is imported here. SWITCHBOARD_BLAS=0 leaves MLX as shipped.
 """
 
 from __future__ import annotations
@@ -12,6 +11,8 @@ import ctypes
 import os
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
@@ -23,8 +24,7 @@ MAPS = Path("/proc/self/maps")
 def preload(threads: int) -> None:
     """Replace this process by itself with a BLAS preloaded, or return when there is nothing to do."""
     if MARK in os.environ:
-        # Children (git, pip) must not inherit it.
-        os.environ.pop("LD_PRELOAD", None)
+        keep()
         return
     if os.environ.get(KILL) == "0" or not _helps_here():
         return
@@ -39,6 +39,24 @@ def preload(threads: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+
+
+def keep() -> None:
+    """Let no child (git, pip) inherit what was preloaded into this process."""
+    os.environ.pop("LD_PRELOAD", None)
+
+
+@contextmanager
+def handed_on() -> Iterator[None]:
+    """Give processes that are started meanwhile the BLAS that was preloaded into this one."""
+    library = os.environ.get(MARK)
+    if library is not None:
+        os.environ["LD_PRELOAD"] = library
+    try:
+        yield
+    finally:
+        if library is not None:
+            keep()
 
 
 def find() -> Path | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from switchboard.accept.ruling import Law
 from switchboard.config import Asked
 from switchboard.errors import ConfigError, Declined, SwitchRefused
 from switchboard.registry import (
@@ -23,8 +24,10 @@ from switchboard.registry import (
     Kept,
     Proposer,
     Recached,
+    SamplingProposer,
     Stage,
     Switch,
+    Target,
     known,
     unknown,
 )
@@ -57,6 +60,12 @@ class Position:
             return "declined"
         return "engaged" if self.ran_last else "armed"
 
+    @property
+    def exactness(self) -> Exactness:
+        """The switch's, or what its options make of it."""
+        made: Exactness = getattr(self.options, "exactness", self.switch.exactness)
+        return made
+
     def decline(self, reason: str) -> None:
         """Stay off for a reason, or refuse the start when the switch was required."""
         self.on = False
@@ -79,7 +88,7 @@ class Position:
             "asked": self.asked,
             "state": self.state,
             "reason": self.reason,
-            "exactness": self.switch.exactness,
+            "exactness": self.exactness,
             "options": msgspec.to_builtins(self.options),
             "coverage": self.coverage,
             "counters": self.counter.told(),
@@ -109,6 +118,12 @@ class Board:
         drafts = [p.switch.name for p in self._asked("draft")]
         if len(drafts) > 1:
             raise ConfigError(f"at most one draft switch can be on, not {' and '.join(drafts)}")
+        laws = [p.switch.name for p in self._asked("law")]
+        if len(laws) > 1:
+            raise ConfigError(
+                f"at most one acceptance law can be on, not {' and '.join(laws)}: each of them decides alone which "
+                "guesses stand; keep one"
+            )
 
     def _asked(self, stage: Stage) -> Iterator[Position]:
         for position in self.positions.values():
@@ -177,20 +192,50 @@ class Board:
             factory = done.factory
         return factory
 
-    def proposer(self, can_rewind: str | None) -> Proposer | None:
-        """The proposer that was asked for; `can_rewind` is why the cache cannot step back, or None."""
+    def proposer(self, can_rewind: str | None, target: Target) -> Proposer | None:
+        """The proposer that was asked for; `can_rewind` is why the target's cache cannot step back, or None."""
         for position in self._asked("draft"):
             if can_rewind is not None:
                 position.decline(can_rewind)
                 continue
             try:
-                made: Proposer = position.switch.apply(position.options, position.counter)
+                made: Proposer = position.switch.apply(position.options, position.counter, target)
             except Declined as declined:
                 position.decline(str(declined))
                 continue
             position.on = True
             return made
         return None
+
+    def law(self, proposer: Proposer | None) -> Law | None:
+        """The acceptance law that was asked for, if it can judge what this proposer guesses; None is the exact one."""
+        for position in self._asked("law"):
+            if proposer is None:
+                position.decline("no draft switch is on, so there is nothing to accept")
+                continue
+            try:
+                made: Law = position.switch.apply(position.options, position.counter)
+            except Declined as declined:
+                position.decline(str(declined))
+                continue
+            drawn = isinstance(proposer, SamplingProposer) and proposer.draws
+            if made.needs_chances and not drawn:
+                position.decline(
+                    "the guesses of this draft are certain: the law compares the chances that they were drawn with"
+                )
+                continue
+            position.on = True
+            return made
+        return None
+
+    def acceptance(self) -> dict[str, Any]:
+        """Which law decides, for /health: `exact` unless another is on, null where nothing is drafted."""
+        on = [one for one in self.positions.values() if one.on]
+        laws = [one for one in on if one.switch.stage == "law"]
+        if laws:
+            return {"law": laws[0].switch.name, "options": msgspec.to_builtins(laws[0].options)}
+        drafted = any(one.switch.stage == "draft" for one in on)
+        return {"law": "exact" if drafted else None, "options": {}}
 
     def begin(self) -> None:
         """Remember the counts before a request, and let no earlier one leave anything behind.

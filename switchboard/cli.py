@@ -102,12 +102,28 @@ def bisect(
     ] = None,
     format: Annotated[str, typer.Option(help="Of --model: auto, float32 or quantized")] = "auto",
     prompts: Annotated[int, typer.Option(min=1, max=10, help="Prompts of the last rung.")] = 2,
-    tokens: Annotated[int, typer.Option(min=1, help="Tokens of each of its texts.")] = 8,
+    tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Tokens of each of its texts; 12 by default, 8 of random weights."
+        ),
+    ] = None,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Models, or halves of one, at a time; on a CPU one for each core."
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="What every rung said.")] = False,
     json: Annotated[bool, typer.Option("--json", help="All of it, as one document.")] = False,
 ) -> None:
-    """Prove a switch on against off, in five rungs; status 1 when a rung failed, 3 when nothing could be climbed."""
+    """Hold switches on against off, in five rungs; status 1 when a rung failed, 3 when nothing could be climbed.
+
+    A switch that stays off is not climbed with, and its row says why: fused_epilogue without a GPU, text_only always
+    (it decides what is read of a checkpoint). Of a lossy one (quantized_kv) only the audit is made.
+    """
     from switchboard.bisect.matrix import run
+    from switchboard.bisect.rungs import Plan
 
     raise typer.Exit(
         run(
@@ -115,7 +131,8 @@ def bisect(
             models=[(name, format) for name in model or []],
             families=family or [],
             quantisations=quantisation or [],
-            plan=(prompts, tokens),
+            plan=Plan(prompts) if tokens is None else Plan(prompts, tokens, tokens),
+            processes=processes,
             verbose=verbose,
             as_json=json,
         )

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import mlx.core as mx
 
 from switchboard import cache as kv
-from switchboard.accept import Verdict
+from switchboard.accept.ruling import Verdict
 
 
 class Chooser(Protocol):

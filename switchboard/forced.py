@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import mlx.core as mx
 
-from switchboard.accept import Verdict
+from switchboard.accept.ruling import Verdict
 from switchboard.decode import Chooser
 from switchboard.errors import RequestError
 

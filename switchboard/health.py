@@ -67,6 +67,7 @@ class Health:
                 "synthetic": source.synthetic,
             },
             "switches": {name: one.told() for name, one in board.positions.items()},
+            "acceptance": board.acceptance(),
             "memory": {
                 "active": mx.get_active_memory(),
                 "cache": mx.get_cache_memory(),

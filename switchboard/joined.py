@@ -91,8 +91,8 @@ def narrow() -> int | None:
     """Rows of input up to which one product is the faster way; None: always.
 
     A part of a product of several rows is a strided view, and MLX's CPU kernels walk strided memory element by
-    element: joined, passes of 2 to 8 rows took 2–9 % longer than apart and a prefill of 128 tokens 4 %. With one
-    row the view is contiguous, and joined is 3 % faster for these products alone.
+    element, which costs more than one product spares: reports/LOG.md has the times, row by row. With one row the view
+    is contiguous.
     """
     return NARROW if mx.default_device() == mx.Device(mx.cpu) else None
 

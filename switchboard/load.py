@@ -1,6 +1,6 @@
 """A model of mlx-lm with its tokenizer, in the format that this machine runs best, with its `weights` switches on.
 
-On the CPU the 4-bit and half-precision kernels of MLX are three to thirty times slower than fp32 through a BLAS, so
+On the CPU the 4-bit and half-precision kernels of MLX are several times slower than fp32 through a BLAS, so
 `auto` there means float32; elsewhere it means as stored. Everything is evaluated layer by layer and the source
 released, to keep the peak low.
 """

@@ -7,7 +7,8 @@ exactness=…)`. Nothing else has to be touched. A stage fixes what the function
 - weights: (model, options, counter) -> Applied; changes the model in place, can be undone;
 - step:    the same, for what changes the forward and not the weights; put on after every `weights` switch;
 - cache:   (factory, options, counter) -> Recached; gives another factory of KV caches, the old one stays as it was;
-- draft:   (options, counter) -> Proposer; guesses tokens for the verify loop.
+- draft:   (options, counter, target) -> Proposer; guesses tokens for the verify loop;
+- law:     (options, counter) -> Law; how much of a draft stands, instead of the exact law.
 
 A function that cannot do its work raises Declined with the reason.
 """
@@ -21,15 +22,16 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from switchboard.errors import ConfigError
 
-Stage = Literal["load", "weights", "step", "cache", "draft"]
-Exactness = Literal["exact", "rounding", "lossy"]
+Stage = Literal["load", "weights", "step", "cache", "draft", "law"]
+Exactness = Literal["exact", "rounding", "redrawn", "lossy"]
+"""The same bytes; the same but for rounding; other draws from the same distribution; another distribution."""
 Unit = Literal["modules", "places", "layers"]
 """What one of a coverage's numbers is: a module that was changed, a place that holds changed ones, a layer of them."""
 
@@ -152,6 +154,14 @@ class Recached:
         }
 
 
+@dataclass(frozen=True)
+class Target:
+    """What a draft may know of the model that it guesses for: the model with its switches on, and its text side."""
+
+    model: Any
+    text: Any
+
+
 class Proposer(Protocol):
     """Guesses the next tokens from those so far; it sees every token exactly once."""
 
@@ -166,6 +176,18 @@ class Proposer(Protocol):
 
     def judged(self, proposed: int, accepted: int) -> None:
         """Learn how many of the last guesses were right."""
+
+
+@runtime_checkable
+class SamplingProposer(Proposer, Protocol):
+    """A proposer that guesses with the sampler of the request."""
+
+    @property
+    def draws(self) -> bool:
+        """Whether its guesses are `Drawn`, with the chances of each, or certain."""
+
+    def sample_with(self, sampler: Any) -> None:
+        """Take the request's sampler; told before every text begins."""
 
 
 @dataclass(frozen=True)

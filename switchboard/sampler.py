@@ -2,7 +2,9 @@
 
 The order is fixed: temperature first, so top-p and min-p look at the distribution that is drawn from. Each request
 has keys of its own from its seed, one for every place in the text, and never touches MLX's global random state: a
-seed gives the same tokens whatever ran before, and whichever loop, plain or verified, writes them.
+seed gives the same tokens whatever ran before, and whichever loop, plain or verified, writes them. Laws other than
+`matched` draw with keys that are used once and belong to no place: how a draft was judged depends on what was drawn
+behind the place where it ended, so the next draft must not see the same draws again.
 """
 
 from __future__ import annotations
@@ -13,7 +15,11 @@ from dataclasses import dataclass, field
 import mlx.core as mx
 import numpy as np
 
-from switchboard import accept
+from switchboard.accept.exact import OneByOne, matched
+from switchboard.accept.ruling import Drawn, Law, Verdict
+
+ASIDE = 0x9E3779B97F4A7C15
+"""Added to a seed for the keys that belong to no place."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +41,11 @@ class Sampling:
 class Sampler:
     """Chooses tokens for one request."""
 
-    def __init__(self, sampling: Sampling, eos: Sequence[int]) -> None:
+    def __init__(self, sampling: Sampling, eos: Sequence[int], law: Law | None = None) -> None:
+        """Without a law certain guesses are judged by `matched` and drawn ones by `OneByOne`: both exact."""
         self._sampling = sampling
+        self._law = law
+        self._aside = mx.random.key((sampling.seed + ASIDE) % 2**64)
         self._eos = tuple(eos)
         self._chain = mx.random.key(sampling.seed)
         self._keys: list[mx.array] = []
@@ -65,12 +74,15 @@ class Sampler:
         lacks = mx.maximum(end - shares[token] - drawn, drawn - end)
         return max(0.0, _number(lacks))
 
-    def judge(self, logits: mx.array, draft: Sequence[int], made: int) -> accept.Verdict:
-        """What the exact law says of a draft, given the logits after the last token and after each guess.
+    def judge(self, logits: mx.array, draft: Sequence[int], made: int) -> Verdict:
+        """What the law says of a draft, given the logits after the last token and after each guess.
 
-        Every place uses the key that `choose` would use there, so the text is the plain loop's.
+        `matched` uses at every place the key that `choose` would use there, so the text is the plain loop's. At
+        temperature 0 it stands for every law: the target's row has one token, and nothing else is accepted.
         """
         logits = self._adjusted(logits, made)
+        if not self._greedy and (self._law is not None or isinstance(draft, Drawn)):
+            return self._ruled(logits, draft)
         if self._greedy:
             choices = mx.argmax(logits, axis=-1)
         else:
@@ -81,7 +93,34 @@ class Sampler:
             ]
             choices = mx.concatenate(draws)
         told: list[int] = choices.tolist()  # type: ignore[assignment]
-        return accept.matched(told, draft)
+        return matched(told, draft)
+
+    def draw(self, logits: mx.array, made: int) -> tuple[mx.array, mx.array]:
+        """A guess of another model from its one row of logits, by the rules of this request, and its row of chances.
+
+        Nothing is evaluated yet. At temperature 0 it is the most likely token.
+        """
+        logits = self._adjusted(logits, made)
+        if self._greedy:
+            guess = mx.argmax(logits, axis=-1)
+            return guess, _certain(guess, logits.shape[-1])[0]
+        rows = self._filtered(logits)
+        guess = mx.random.categorical(rows, key=self._fresh())
+        return guess, mx.softmax(rows, axis=-1, precise=True)[0]
+
+    def _ruled(self, logits: mx.array, draft: Sequence[int]) -> Verdict:
+        """One outcome of the law's ruling, drawn: how many guesses stand, then the token after them."""
+        target = self.distributions(logits)
+        width = target.shape[-1]
+        chances = draft.chances if isinstance(draft, Drawn) else _certain(mx.array([*draft]), width)
+        ruling = (self._law or OneByOne()).rule(target, chances, draft)
+        stands = np.array(mx.stack([mx.array(one) for one in ruling.stands]), dtype=np.float64)
+        drawn = _number(mx.random.uniform(key=self._fresh())) * stands.sum()
+        # The first count whose summed chance lies above the number drawn: so one without a chance is never taken.
+        count = int(np.searchsorted(np.cumsum(stands), drawn, side="right"))
+        count = min(count, int(np.flatnonzero(stands)[-1]))
+        token = mx.random.categorical(mx.log(ruling.following(count)), key=self._fresh())
+        return Verdict(count, int(_number(token)))
 
     def distributions(self, logits: mx.array) -> mx.array:
         """The probabilities that are drawn from, a row each, after temperature and filters."""
@@ -93,6 +132,11 @@ class Sampler:
             self._chain, key = mx.random.split(self._chain)
             self._keys.append(key)
         return self._keys[place]
+
+    def _fresh(self) -> mx.array:
+        """A key that nothing else will use."""
+        self._aside, key = mx.random.split(self._aside)
+        return key
 
     def _filtered(self, logits: mx.array) -> mx.array:
         """Logits over temperature, all outside top-k, top-p or min-p at minus infinity; ties stay."""
@@ -133,6 +177,11 @@ class Sampler:
             self._biases[mask_eos] = mx.array(values) if values.any() else None
         bias = self._biases[mask_eos]
         return logits if bias is None else logits + bias
+
+
+def _certain(guesses: mx.array, vocabulary: int) -> mx.array:
+    """Rows of chances with all weight on the guesses."""
+    return (mx.arange(vocabulary)[None] == guesses[:, None]).astype(mx.float32)
 
 
 def _number(array: mx.array) -> float:

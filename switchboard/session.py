@@ -21,7 +21,7 @@ from switchboard.decode import Chooser, Tally, plain, prefill
 from switchboard.forced import Forced
 from switchboard.load import Loaded, load
 from switchboard.models import Source
-from switchboard.registry import Proposer, Room
+from switchboard.registry import Proposer, Room, SamplingProposer, Target
 from switchboard.sampler import Sampler, Sampling
 from switchboard.speculate import verified
 
@@ -43,8 +43,12 @@ class Session:
         plain_cache = kv.factory(self.loaded.model)
         check = kv.check(self.loaded.model, plain_cache)
         self._cache = self.board.apply_cache(plain_cache, check)
+        self._proposer = self.board.proposer(
+            kv.cannot_rewind(self._cache(Room(1, 1))),
+            Target(self.loaded.model, self.loaded.text),
+        )
+        self._law = self.board.law(self._proposer)
         self.board.clear()
-        self._proposer = self.board.proposer(kv.cannot_rewind(self._cache(Room(1, 1))))
         # Short chunks spare the CPU the upper triangle of attention; a GPU wants long ones.
         on_cpu = mx.default_device() == mx.Device(mx.cpu)
         self._chunk = CHUNK_CPU if on_cpu else CHUNK_GPU
@@ -117,10 +121,12 @@ class Session:
             memory.hold(self.memory_limit)
 
         prefill(model, cache, prompt, self._chunk, tally, checked)
-        sampler = Sampler(sampling, self.loaded.text.eos)
+        sampler = Sampler(sampling, self.loaded.text.eos, self._law)
         chooser: Chooser = Forced(sampler, sampling.forced) if sampling.forced else sampler
         if self._proposer is None:
             return plain(model, cache, prompt[-1], chooser, count)
+        if isinstance(self._proposer, SamplingProposer):
+            self._proposer.sample_with(sampler)
         self._proposer.begin(list(prompt))
         return verified(model, cache, prompt[-1], chooser, self._proposer, count, tally)
 

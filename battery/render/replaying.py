@@ -21,7 +21,8 @@ def head(findings: Findings, mark: str = "**") -> list[str]:
         return []
     return [
         f"{mark}Replayed:{mark} every arm was made to follow, token by token, what arm {source.arm} wrote in the"
-        f" campaign {code}{source.campaign}{code} (seal {code}{source.seal[:16]}{code}), {_which(source)}. {STANDS_FOR}."
+        f" campaign {code}{source.campaign}{code} (seal {code}{source.seal[:16]}{code}), {_which(source)}."
+        f" {STANDS_FOR}."
     ]
 
 

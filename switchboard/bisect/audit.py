@@ -19,8 +19,8 @@ from switchboard.bisect.subject import Subject
 from switchboard.decode import forward
 from switchboard.sampler import Sampling
 
-PROMPT, ANSWER = 100, 4
-"""Tokens of the request: more than a tile of masked_prefill, so that it has something to cut."""
+PROMPT, ANSWER = 70, 3
+"""Tokens of the request: more than a tile of masked_prefill, so that it has something to cut, and room for a draft."""
 
 
 def hold(subject: Subject, before: Known) -> tuple[str | None, str]:

@@ -1,25 +1,36 @@
-"""Every switch on every model that was asked for, and the table of what was found."""
+"""Each switch on each model that was asked for, and the table of what was found.
+
+Models are independent of each other, so on a CPU several are climbed at a time, each in a process of its own: MLX's
+kernels there run on one thread.
+"""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 
+import mlx.core as mx
+
+from switchboard import blas
+from switchboard.bisect.kept import Kept
 from switchboard.bisect.ladder import climb
 from switchboard.bisect.outcome import RUNGS, Climb
 from switchboard.bisect.rungs import Plan, observe
-from switchboard.bisect.subject import Subject, open_plain, put_on
+from switchboard.bisect.subject import open_plain, put_on
 from switchboard.config import Asked
-from switchboard.errors import ConfigError
+from switchboard.errors import ConfigError, ModelError
 from switchboard.registry import known, unknown
 from switchboard.sources.tiny import FAMILIES, QUANTISATIONS
 
 MARKS = {"passed": "ok", "failed": "FAIL", "not applicable": "–"}
 DEFAULT_MODEL = "smollm2-135m"
-DEFAULT_QUANTISATIONS = ("none", "q4-g32", "mixed")
-UNCHANGING = ("draft", "cache")
-"""Stages that leave the model as it was, so that it need not be read again."""
+DEFAULT_QUANTISATIONS = ("none", "mixed")
+"""Mixed holds its lower layers in q4-g32 throughout and has 8 bits in the upper ones; others are asked for by name."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,11 @@ class Model:
 
     name: str
     format: str = "auto"
+
+    @property
+    def random(self) -> bool:
+        """Whether its weights are."""
+        return self.name.startswith("synthetic:")
 
 
 def tiny(families: Sequence[str], quantisations: Sequence[str]) -> list[Model]:
@@ -45,19 +61,80 @@ def climb_all(
     plan: Plan,
     tell: Callable[[Climb], None],
 ) -> list[Climb]:
-    """Climb with each switch on each model; every model is observed once."""
+    """Climb with each switch on each model; every model is read and observed once."""
     climbs: list[Climb] = []
     for model in models:
-        plain: Subject | None = open_plain(model.name, model.format)
-        reference = observe(plain, plan)  # type: ignore[arg-type]
+        plain = open_plain(model.name, model.format)
+        kept, reference = Kept(plain.model), observe(plain, plan.of(model.random))
         for one in asked:
-            subject = plain or open_plain(model.name, model.format)
-            made = climb(subject, reference, one, put_on)
-            untouched = made.declined is not None or known()[one.name].stage in UNCHANGING
-            plain = subject if untouched else None
-            climbs.append(made)
-            tell(made)
+            climbs.append(climb(plain, reference, one, put_on))
+            kept.put_back()
+            tell(climbs[-1])
+        mx.clear_cache()
     return climbs
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one process climbs: a model, and the places of the switches among those that were asked for."""
+
+    model: Model
+    places: tuple[int, ...]
+
+
+def shares(models: Sequence[Model], switches: int, processes: int) -> list[Share]:
+    """The work of so many processes: a tiny model is one share; of a real one two make half of the switches each.
+
+    A second share of one model costs its memory and the observation of the plain model once more, so there are no more.
+    """
+    found: list[Share] = []
+    for model in models:
+        count = 2 if processes > 1 and switches > 2 and not model.random else 1
+        found += [Share(model, tuple(range(part, switches, count))) for part in range(count)]
+    return found
+
+
+def climb_side_by_side(
+    models: Sequence[Model],
+    asked: Sequence[Asked],
+    plan: Plan,
+    tell: Callable[[Climb], None],
+    processes: int,
+) -> list[Climb]:
+    """The same in so many processes; told as shares are done, returned in the order of models and switches."""
+    work = shares(models, len(asked), processes)
+    if processes < 2 or len(work) < 2:
+        return climb_all(models, asked, plan, tell)
+    # Not forked: a thread of MLX in this process would be missing there.
+    context = multiprocessing.get_context("spawn")
+    done: dict[tuple[Model, int], Climb] = {}
+    with blas.handed_on(), ProcessPoolExecutor(processes, context, blas.keep) as pool:
+        running = {
+            pool.submit(_one, one.model, [asked[place] for place in one.places], plan): one
+            for one in work
+        }
+        try:
+            for future in as_completed(running):
+                share = running[future]
+                for place, made in zip(share.places, future.result(), strict=True):
+                    done[share.model, place] = made
+                    tell(made)
+        except BrokenProcessPool as error:
+            raise ModelError(
+                f"a process ended while it climbed ({error}); where memory is short give --processes 1"
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return [done[model, place] for model in models for place in range(len(asked))]
+
+
+def _one(model: Model, asked: Sequence[Asked], plan: Plan) -> list[Climb]:
+    return climb_all([model], asked, plan, lambda one: None)
+
+
+def at_a_time() -> int:
+    """How many models are climbed at once: on a CPU as many as there are cores, on a GPU one."""
+    return (os.cpu_count() or 1) if mx.default_device() == mx.Device(mx.cpu) else 1
 
 
 def summary(climbs: Sequence[Climb]) -> dict[str, int]:
@@ -78,7 +155,8 @@ def run(
     models: Sequence[tuple[str, str]],
     families: Sequence[str],
     quantisations: Sequence[str],
-    plan: tuple[int, int],
+    plan: Plan,
+    processes: int | None = None,
     verbose: bool,
     as_json: bool,
 ) -> int:
@@ -99,7 +177,7 @@ def run(
         if not as_json:
             print("\n".join([row(one), *details(one, everything)]), flush=True)
 
-    climbs = climb_all(chosen, switches, Plan(*plan), tell)
+    climbs = climb_side_by_side(chosen, switches, plan, tell, processes or at_a_time())
     found = summary(climbs)
     if as_json:
         print(json.dumps({"climbs": [asdict(one) for one in climbs], **found}, indent=2))

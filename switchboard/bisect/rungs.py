@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mlx.core as mx
@@ -41,11 +41,21 @@ TEMPERATURES = (0.0, 0.8)
 
 @dataclass(frozen=True)
 class Plan:
-    """How much the last rung does: prompts × tokens, once greedy and once drawn with a seed."""
+    """How much the last rung does: prompts × tokens, once greedy and once drawn with a seed.
+
+    The usual numbers of tokens let `make bisect` end within a minute on two cores, where a step of SmolLM2-135M takes
+    some 60 ms; longer texts are a matter of patience (`--tokens 256`).
+    """
 
     prompts: int = 2
-    tokens: int = 8
+    tokens: int = 12
+    tokens_random: int = 8
+    """Tokens of each text of a model of random weights, whose texts say less."""
     seed: int = 11
+
+    def of(self, random: bool) -> Plan:
+        """The plan for a model whose weights are random, or are not."""
+        return replace(self, tokens=self.tokens_random) if random else self
 
     def battery(self) -> list[tuple[str, Sampling]]:
         """Every prompt with every sampling; the texts go on past their end tokens."""

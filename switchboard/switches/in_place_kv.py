@@ -6,10 +6,10 @@ their rows into it. MLX writes a slice in place when nothing else holds the buff
 nothing here keeps a second reference, and no view of the rows outlives the pass that reads it.
 
 What that spares: a CPU works through the layers in order, so a growing cache is double in about one layer at a time. A
-pass at 8,192 rows of SmolLM2's shape (30 layers, 378 MB of cache) allocates 13.3 MB beside it when it grows and 0.5 MB
-in place; with few layers it is a large share of the cache (arms K and L). A GPU is handed passes ahead of time and may
-hold many old buffers at once; there a step that is started before the last one ended may also make MLX copy after
-all. Neither was measured.
+decode step at 8,192 rows of SmolLM2's shape (30 layers, 377 MB of cache) allocates 13.3 MB beside it when it grows and
+0.3 MB in place (`python -m benchmarks.cache_memory --shape smollm2 --rows 8192`); with few layers it is a large share
+of the cache (arms K and L). A GPU is handed passes ahead of time and may hold many old buffers at once; there a step
+that is started before the last one ended may also make MLX copy after all. Neither was measured.
 
 Fits every entry that is mlx-lm's plain KVCache; rotating caches and the states of linear attention stay as they are,
 and are told. Exact: the rows are the same, and a probe at load compares the logits bitwise, over a rewind and over

@@ -5,10 +5,13 @@ Decode and verify passes are shorter and stay as they are.
 
 What it is for is the peak of a long chunk: where MLX has no fused kernel the scores of a chunk are heads × chunk ×
 keys numbers; with tiles about `ahead_mb` MB of them are held at once, and the half that the mask hides is never
-computed. `python -m benchmarks.prefill_tiles` prints both. mlx-lm's models pass the
-flag already, so there the part about the mask has nothing to do; windowed layers (gemma3) pass an array, of which a
-tile keeps the window's keys, and the flag where it is causal. `masks_replaced` counts those tiles, `tiles` all, `runs`
-the passes of a layer. On a CPU the engine's chunk is 128 rows, and a chunk that short gains little.
+computed. On a CPU 2,048 tokens through SmolLM2 in one chunk took 238 MB beside the cache without tiles and 74 MB with
+them, and 0.63 of the processor time; in the engine's own chunks of 128 rows there nothing changed (15 MB, the same
+time). `python -m benchmarks.prefill_tiles` measures it.
+
+mlx-lm's models pass the flag already, so there the part about the mask has nothing to do. Windowed layers (gemma3) pass
+an array, of which a tile keeps the window's keys, and the flag where it is causal. `masks_replaced` counts those tiles,
+`tiles` all, `runs` the passes of a layer.
 
 Fits every attention that calls mlx-lm's scaled_dot_product_attention, whatever its model: the name is answered by
 the tiled one for the length of that one call, and nothing of a model is copied. Declined, with the layer: those that

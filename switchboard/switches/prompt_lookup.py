@@ -4,8 +4,8 @@ The last `ngram` tokens are looked up among all n-grams so far (then shorter one
 their latest occurrence is the draft. Costs a table of the text, no model.
 
 The acceptance law is exact, and with the same seed the text is the plain loop's; but a verify pass of several rows may
-round differently from passes of one (measured up to 6e-5 in the logits on CPU), so that a near-tie can flip. So the
-switch claims `rounding`, not `exact`.
+round differently from passes of one (`switchboard bisect --switch prompt_lookup` tells by how much), so that a
+near-tie can flip. So the switch claims `rounding`, not `exact`.
 
 Adaptive: a verify pass costs about two plain steps on a CPU, so a draft pays only when more than `pays` of its
 tokens are accepted on average. An exponential average of the accepted tokens per draft decides; below `pays` drafts
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import msgspec
 
-from switchboard.registry import Counter, switch
+from switchboard.registry import Counter, Target, switch
 
 MEMORY = 0.7
 HOPE = 2.0
@@ -94,6 +94,6 @@ class PromptLookup:
 
 
 @switch(stage="draft", exactness="rounding", options=Options)
-def prompt_lookup(options: Options, counter: Counter) -> PromptLookup:
+def prompt_lookup(options: Options, counter: Counter, target: Target) -> PromptLookup:
     """Make the proposer."""
     return PromptLookup(options, counter)

@@ -6,9 +6,9 @@ that claims to be exact may carry it. Fits plain KVCache entries with head width
 that mlx-lm's quantised path computes. A probe at load tries it; it declines with the layer whose heads no group fits,
 or with what the model's attention made of packed rows (sinks, or a reshape of its own as in gemma2).
 
-Memory: of a row in fp32, 8 bits keep 28 % and 4 bits 16 % (groups of 64); on a CPU a token takes longer, as MLX
-unpacks on one thread. Turned off by not asking for it, or by SWITCHBOARD_QUANTIZED_KV=0. `runs` counts writes, one for
-each layer and pass.
+Memory: a number takes bits + 64 / group bits, as each group has a scale and a bias of its own: 9 of 32 at 8 bits in
+groups of 64, 5 at 4 bits, for a model in fp32. On a CPU a token takes longer, as MLX unpacks on one thread. Turned off
+by not asking for it, or by SWITCHBOARD_QUANTIZED_KV=0. `runs` counts writes, one for each layer and pass.
 """
 
 from __future__ import annotations

@@ -12,14 +12,19 @@ from switchboard.board import Board
 from switchboard.config import Asked, Config, parse_asked
 from switchboard.errors import ConfigError, ModelError, SwitchRefused
 from switchboard.models import PACKAGES, fetch, resolve
-from switchboard.registry import known
+from switchboard.registry import Target, known
 from switchboard.sources import package
 from switchboard.wire import ChatBody, read
+
+NOTHING = Target(None, None)
 
 
 def test_every_switch_file_declares_itself() -> None:
     assert set(known()) == {
+        "block_verify",
+        "cascade",
         "compiled_step",
+        "draft_model",
         "fast_norm",
         "fused_epilogue",
         "fused_experts",
@@ -31,6 +36,7 @@ def test_every_switch_file_declares_itself() -> None:
         "quantized_kv",
         "shared_rotary",
         "text_only",
+        "typical",
     }
 
 
@@ -81,7 +87,7 @@ def test_the_environment_is_read_when_the_board_is_made() -> None:
 
 def test_a_cache_that_cannot_rewind_declines_the_draft() -> None:
     board = Board(parse_asked(["prompt_lookup"], []), {})
-    assert board.proposer("RotatingKVCache cannot give rejected tokens back") is None
+    assert board.proposer("RotatingKVCache cannot give rejected tokens back", NOTHING) is None
     assert board.positions["prompt_lookup"].state == "declined"
 
 

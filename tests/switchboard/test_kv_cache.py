@@ -7,7 +7,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from benchmarks.cache_memory import VERIFY, factories, filled, measured, small, write
+from benchmarks.cache_memory import VERIFY, build, factories, filled, measured, write
 from switchboard import cache as kv
 from switchboard import lm
 from switchboard.board import Board
@@ -76,7 +76,7 @@ def test_bitwise_over_prefill_decode_verify_and_rewind(
 
 
 def test_a_pass_allocates_nothing_that_grows_with_the_capacity() -> None:
-    model = small()
+    model = build()
     little, large = (measured(model, rows, 200) for rows in (1024, 8192))
     # The same work in a buffer of eight times the rows; the allocator rounds, so not to the byte.
     assert abs(large["verify at 200, in place"] - little["verify at 200, in place"]) < 20_000
@@ -88,7 +88,7 @@ def test_a_pass_allocates_nothing_that_grows_with_the_capacity() -> None:
 
 
 def test_a_view_that_outlives_its_pass_makes_the_next_write_copy() -> None:
-    cache = filled(factories(small())["in place"], 1024, 2048)
+    cache = filled(factories(build())["in place"], 1024, 2048)
 
     def grown_by_a_write() -> int:
         before = mx.get_active_memory()

@@ -7,13 +7,17 @@ from typing import Any
 
 import mlx.core as mx
 import pytest
+from faults import planted
 from mlx_lm.models.base import create_causal_mask, scaled_dot_product_attention
 
 from switchboard import cache as kv
 from switchboard import tiles
 from switchboard.bisect.compare import compare
+from switchboard.bisect.ladder import climb
+from switchboard.bisect.rungs import Plan, observe
+from switchboard.bisect.subject import open_plain
 from switchboard.board import Board
-from switchboard.config import parse_asked
+from switchboard.config import Asked, parse_asked
 from switchboard.errors import ConfigError, Declined
 from switchboard.load import apply_switches
 from switchboard.registry import Counter, known
@@ -161,6 +165,17 @@ def test_a_cut_that_is_one_key_short_is_found_on_the_real_weights(
     assert told["state"] == "declined"
     assert "parity probe failed: logits of 19 tokens" in told["reason"]
     assert [type(one) for one in model.modules()] == classes
+
+
+def test_the_bisect_finds_a_cut_that_goes_wrong_after_the_probe(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plain = open_plain("synthetic:tiny-llama-none", "auto")
+    fault = planted(
+        lambda _: monkeypatch.setattr(Cutter, "_plan", lambda self, *given: one_key_short(*given))
+    )
+    found = climb(plain, observe(plain, Plan(1, 4)), Asked("masked_prefill"), fault)
+    assert found.failed[:1] == ["prefill"], found.outcomes
 
 
 def test_a_hook_that_does_not_cut_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,1 @@
+"""What the acceptance laws do to a text, summed over every outcome instead of sampled."""

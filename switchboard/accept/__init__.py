@@ -1,0 +1,1 @@
+"""Acceptance laws: how much of a draft stands, and which token follows. Pure: chances in, chances out."""
