@@ -129,6 +129,24 @@ def test_the_served_answer_is_the_forced_one_and_says_so(shared: Start) -> None:
     assert shared(*LOOKUP).switch("prompt_lookup")["state"] == "engaged"
 
 
+@pytest.mark.parametrize(
+    "switches",
+    [
+        ("draft_model:layers=1,coupled=false", "block_verify"),
+        ("prompt_lookup:adaptive=false", "typical:epsilon=0.9"),
+    ],
+)
+def test_no_law_and_no_drawn_guess_leads_away_from_the_given_text(
+    start: Start, switches: tuple[str, str]
+) -> None:
+    engine = start(*PLAIN, *(word for one in switches for word in ("--switch", one)))
+    made = engine.complete("abcabcabc", temperature=0.9, seed=4, forced_tokens=GIVEN)
+    assert made["choices"][0]["token_ids"] == GIVEN
+    law = engine.switch(switches[1].partition(":")[0])
+    assert law["state"] == "engaged", "the law was asked, and its verdict put aside"
+    assert made["timings"]["proposed"] > 0
+
+
 def test_a_stream_sends_the_forced_ids_and_an_end_token_inside_ends_nothing(shared: Start) -> None:
     engine = shared(*PLAIN)
     given = [97, 256, 98, 256, 99]
