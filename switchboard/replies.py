@@ -140,6 +140,7 @@ class Reply:
                 "max_tokens": self.order.count,
                 "min_tokens": sampling.min_tokens,
                 "ignore_eos": sampling.ignore_eos,
+                "forced_tokens": len(sampling.forced),
             },
         }
         if self.order.ignored:

@@ -18,6 +18,7 @@ from switchboard import memory
 from switchboard.board import Board
 from switchboard.config import Config
 from switchboard.decode import Chooser, Tally, plain, prefill
+from switchboard.forced import Forced
 from switchboard.load import Loaded, load
 from switchboard.logprobs import Seen, Watched
 from switchboard.models import Source
@@ -116,7 +117,7 @@ class Session:
     ) -> Iterator[list[int]]:
         started = time.perf_counter()
         first: float | None = None
-        eos = () if sampling.ignore_eos else self.loaded.text.eos
+        eos = () if sampling.ignore_eos or sampling.forced else self.loaded.text.eos
         for tokens in self._tokens(work, sampling, count, tally):
             now = time.perf_counter()
             work.made += tokens
@@ -159,7 +160,9 @@ class Session:
             work.turn = self.pool.begin(prompt, cache)
             self.pool.read(model, work.turn, tally, checked)
         sampler = Sampler(sampling, self.loaded.text.eos, self._law)
-        chooser: Chooser = sampler if work.seen is None else Watched(sampler, work.seen)
+        chooser: Chooser = Forced(sampler, sampling.forced) if sampling.forced else sampler
+        if work.seen is not None:
+            chooser = Watched(chooser, work.seen)
         if self._proposer is None:
             return plain(model, cache, prompt[-1], chooser, count)
         if isinstance(self._proposer, SamplingProposer):

@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from switchboard import forced
 from switchboard import prompt as prompts
 from switchboard.errors import RequestError
 from switchboard.registry import unknown
@@ -105,6 +106,8 @@ class Common(msgspec.Struct, kw_only=True):
         ]
         | None
     ) = None
+    forced_tokens: Annotated[list[Tokens], Meta(min_length=1)] | None = None
+    """A recorded answer that takes the place of what would be chosen; every pass is made all the same."""
 
 
 class ChatBody(Common, kw_only=True):
@@ -242,9 +245,14 @@ def order(body: ChatBody | CompletionBody, ignored: list[str], text: Text, conte
     stops = [body.stop] if isinstance(body.stop, str) else list(body.stop or [])
     room = context - len(ids)
     count = min(body.max_tokens or room, body.max_completion_tokens or room, room)
+    sampling = _sampling(body, text)
+    if body.forced_tokens is not None:
+        lengths = (body.max_tokens, body.max_completion_tokens)
+        given = forced.checked(body.forced_tokens, lengths, stops, text.vocabulary, room)
+        count, sampling = len(given), replace(sampling, forced=given)
     return Order(
         ids,
-        _sampling(body, text),
+        sampling,
         count,
         stops,
         bool(body.stream),

@@ -9,7 +9,7 @@ import pytest
 from battery.bench import probe
 from battery.bench.backends import load_backend
 from battery.bench.client import Client
-from battery.bench.judge import outcome
+from battery.bench.judge import followed, outcome
 from battery.bench.launch import Server
 from battery.ledger.arm import Arm, load_arm
 
@@ -60,6 +60,34 @@ def test_an_arm_of_this_repository_is_engaged_on_a_tiny_model(name: str) -> None
         key: body()[key] for key in ("temperature", "top_p", "seed", "max_tokens", "min_tokens")
     }
     assert outcome.honoured(asked, trace.sampler)[0] == "honoured"
+
+
+def test_a_forced_answer_is_followed_and_a_free_one_is_not_taken_for_it() -> None:
+    pytest.importorskip("mlx.core", reason="switchboard needs the extra mlx")
+    given = [1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 4]
+    arm = Arm(
+        name="C",
+        backend="switchboard",
+        model="synthetic:tiny-llama",
+        switches={"prompt_lookup": {"adaptive": False}},
+    )
+    with (
+        Server(arm, load_backend("switchboard"), None, 60, 10) as server,
+        Client(server.url) as client,
+    ):
+        forced = body(**{followed.FIELD: given})
+        done = client.stream("/v1/chat/completions", forced, deadline_s=60)
+        free = client.stream("/v1/chat/completions", body(ignore_eos=True), deadline_s=60)
+        assert outcome.engagement(arm, server.ready, client.get_json("/health")[1]).switches
+    assert done.outcome == "ok" == free.outcome
+    assert followed.strayed(given, done) is None and done.token_ids == tuple(given)
+    asked = {"max_tokens": 12, "seed": 7, followed.FIELD: len(given)}
+    assert outcome.honoured(asked, done.trace.sampler, done.trace)[0] == "honoured"
+    assert (done.trace.timings or {})["accepted"] > 0, "drafts are held against the given text"
+    assert "followed 0" in (followed.strayed(given, free) or "")
+    del asked[followed.FIELD]
+    assert outcome.honoured(asked, free.trace.sampler, free.trace)[0] == "honoured"
+    assert outcome.honoured(asked, done.trace.sampler, done.trace)[0] == "changed"
 
 
 def test_the_probe_reads_a_running_switchboard() -> None:

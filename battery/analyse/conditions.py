@@ -95,6 +95,7 @@ def touches(case: Case, arm: str) -> str | None:
 def conditions(case: Case) -> list[Doubt]:
     """All doubts about conditions."""
     return [
+        *_replayed(case),
         *_unlike(case),
         *_changes(case),
         *_dirty(case),
@@ -102,6 +103,21 @@ def conditions(case: Case) -> list[Doubt]:
         *_stolen(case),
         *_unbelieved(case),
         *_unknowns(case),
+    ]
+
+
+def _replayed(case: Case) -> list[Doubt]:
+    """What a replay cannot show."""
+    source = case.header.plan.replayed
+    if source is None:
+        return []
+    return [
+        Doubt(
+            severity="note",
+            what=f"every arm followed texts of {source.campaign}: lengths, acceptance and tokens per step are those of"
+            " these texts, whatever an arm would have written or let pass",
+            remedy=f"{source.campaign} has what the arms write by themselves; battery beside sets both side by side",
+        )
     ]
 
 

@@ -135,3 +135,17 @@ def test_logprobs_leave_the_text_alone(shared: Start) -> None:
     for flags in (TINY, ALL):
         without = shared(*flags).complete(**body)["choices"][0]["token_ids"]
         assert shared(*flags).complete(**body, logprobs=0)["choices"][0]["token_ids"] == without
+
+
+def test_a_forced_answer_is_scored_as_the_free_one_was(shared: Start) -> None:
+    body = {"prompt": "abcabc", "logprobs": 1}
+    for flags in (TINY, ALL):
+        engine = shared(*flags)
+        free = engine.complete(**body, max_tokens=20, seed=2, ignore_eos=True)["choices"][0]
+        forced = engine.complete(**body, forced_tokens=free["token_ids"], temperature=0)["choices"][
+            0
+        ]
+        assert forced["token_ids"] == free["token_ids"]
+        assert forced["logprobs"]["token_logprobs"] == pytest.approx(
+            free["logprobs"]["token_logprobs"], abs=2e-4
+        )
