@@ -75,7 +75,6 @@ class Found(msgspec.Struct, frozen=True):
     wrong: list[str]
     growth: dict[str, float | None]
     grew: list[str]
-    seconds: float
     platform: str
     build: dict[str, Any]
     looks: list[Look]
@@ -180,7 +179,7 @@ def soak(
     plant: int = 0,
 ) -> Found:
     """Send them all and judge."""
-    began, kinds, wrong, looks = time.monotonic(), Counter[str](), list[str](), list[Look]()
+    kinds, wrong, looks = Counter[str](), list[str](), list[Look]()
     with (
         server(model, switches, plant) as (address, pid),
         httpx.Client(base_url=address, timeout=PATIENCE_S) as client,
@@ -201,7 +200,6 @@ def soak(
         wrong=wrong,
         growth=grown,
         grew=judge(grown),
-        seconds=round(time.monotonic() - began, 1),
         platform=sys.platform,
         build=health["build"],
         looks=looks,
@@ -243,7 +241,7 @@ def main(argv: list[str] | None = None) -> int:
     found = soak(asked.model, asked.switch or SWITCHES, asked.requests, plant=asked.plant)
     if asked.out:
         asked.out.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
-    told = {name: getattr(found, name) for name in ("requests", "growth", "grew", "seconds")}
+    told = {name: getattr(found, name) for name in ("requests", "growth", "grew")}
     print(json.dumps({**told, "wrong": found.wrong[:5]}))
     return 1 if found.grew or found.wrong else 0
 
