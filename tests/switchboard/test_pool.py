@@ -331,3 +331,15 @@ def test_it_is_off_unless_asked_for_and_can_be_killed() -> None:
     board = Board(parse_asked(["prompt_cache"], []), {"SWITCHBOARD_PROMPT_CACHE": "0"})
     killed = Session(subject("llama").loaded, board, None, 0)
     assert killed.pool is None and board.positions["prompt_cache"].state == "off"
+
+
+def test_rows_that_cannot_be_computed_are_given_up_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served, prompt = session("llama"), text(0, 60)
+    with monkeypatch.context() as patch:
+        patch.setattr(pool.Rows, "of", Stop(0, RuntimeError("[malloc] no"), pool.Rows.of))
+        first, _ = answer(served, prompt)
+    assert served.board.positions["prompt_cache"].counter.more["lost"] == 1
+    assert served.pool is not None and served.pool.told()["slots"] == 0
+    assert answer(served, prompt) == (first, 0)
