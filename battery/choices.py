@@ -148,9 +148,12 @@ def campaign_folder(
         number += 1
 
 
-def expected_time(plan: Plan, total: int, root: Path) -> str:
-    """How long `total` cells of this plan should take, from the last campaign of it that ran here undisturbed."""
-    last: tuple[str, float] | None = None
+def expected_time(plan: Plan, arms: int, total: int, root: Path, machine: Mapping[str, Any]) -> str:
+    """How long `total` cells of this plan should take, from an earlier campaign of it that ran undisturbed.
+
+    The last of as many arms on this machine, else the last on this machine, else the last on any: receipts travel.
+    """
+    found: list[tuple[bool, bool, str, float]] = []
     for name in known_campaigns(root):
         kept = Campaign(root / "receipts" / name)
         try:
@@ -163,11 +166,20 @@ def expected_time(plan: Plan, total: int, root: Path) -> str:
             start, end = (datetime.fromisoformat(event["at"]) for event in course)
             each = (end - start).total_seconds() / max(1, len(kept.paths()))
             if each > 0:  # the wall clock may have been set back meanwhile
-                last = max(last or ("", 0.0), (header.created, each))
-    if last is None:
+                here = not _other_machine(header, machine)
+                found.append((here, len(header.arms) == arms, header.created, each))
+    if not found:
         return "expected time: not known before its first campaign; the display tells it from the first cell on"
+    here, as_many, when, each = max(found)
     most = "at most" if plan.stopping.rule != "fixed" else "about"
-    return f"expected time: {most} {last[1] * total / 60:.0f} min, as it took here on {last[0]}"
+    of = "of this plan" if as_many else "of this plan with another number of arms"
+    where = f"here on {when}" if here else f"on {when} on another machine"
+    return f"expected time: {most} {each * total / 60:.0f} min, as a campaign {of} took {where}"
+
+
+def _other_machine(header: Header, machine: Mapping[str, Any]) -> list[str]:
+    """What of this machine is not as it was in a campaign."""
+    return [key for key in SAME_MACHINE if header.machine.get(key) != machine.get(key)]
 
 
 _PARTS = re.compile(
@@ -241,9 +253,9 @@ def _unlike(header: Header, arms: Sequence[Arm], machine: Mapping[str, Any]) -> 
         else []
     )
     found += [f"arm {name} is not the arm of that name there" for name in changed]
-    there = {key: header.machine.get(key) for key in SAME_MACHINE}
-    here = {key: machine.get(key) for key in SAME_MACHINE}
-    if other := [key for key in SAME_MACHINE if there[key] != here[key]]:
-        told = ", ".join(f"{key} {there[key]} there, {here[key]} here" for key in other)
+    if other := _other_machine(header, machine):
+        told = ", ".join(
+            f"{key} {header.machine.get(key)} there, {machine.get(key)} here" for key in other
+        )
         found.append(f"it ran on another machine ({told}): spread and time may differ here")
     return tuple(found)

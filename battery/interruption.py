@@ -1,7 +1,8 @@
 """Ctrl-C and SIGTERM, remembered: an interruption that C code swallows still ends the program.
 
 An exception out of a signal handler can be lost where it cannot pass: in a callback of a drawing library, in a
-`__del__`. What was asked for is therefore kept here too, and looked at between stages.
+`__del__`. What was asked for is therefore kept here too, and looked at between stages. While a campaign is measured,
+`bench.progress.Stopper` hears them instead and keeps its own word.
 """
 
 from __future__ import annotations

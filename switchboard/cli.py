@@ -101,12 +101,12 @@ def bisect(
         list[str] | None, typer.Option(help="Of the tiny models, or `all`; repeatable.")
     ] = None,
     format: Annotated[str, typer.Option(help="Of --model: auto, float32 or quantized")] = "auto",
-    prompts: Annotated[int, typer.Option(min=1, max=10, help="Prompts of the last rung.")] = 2,
-    tokens: Annotated[
+    prompts: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Tokens of each of its texts; 12 by default, 8 of random weights."
-        ),
+        typer.Option(min=1, max=10, help="Prompts of the last rung; 2, or 1 with random weights."),
+    ] = None,
+    tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of each of its texts; 8 unless given.")
     ] = None,
     processes: Annotated[
         int | None,
@@ -119,8 +119,9 @@ def bisect(
 ) -> None:
     """Hold switches on against off, in five rungs; status 1 when a rung failed, 3 when nothing could be climbed.
 
-    A switch that stays off is not climbed with, and its row says why: fused_epilogue without a GPU, text_only always
-    (it decides what is read of a checkpoint). Of a lossy one (quantized_kv) only the audit is made.
+    A switch that stays off is not climbed with, and its row says why: fused_epilogue without a GPU, text_only
+    always (it decides what is read of a checkpoint), a law (it needs a draft). Of a lossy one (quantized_kv) only
+    the audit is made.
     """
     from switchboard.bisect.matrix import run
     from switchboard.bisect.rungs import Plan
@@ -131,7 +132,7 @@ def bisect(
             models=[(name, format) for name in model or []],
             families=family or [],
             quantisations=quantisation or [],
-            plan=Plan(prompts) if tokens is None else Plan(prompts, tokens, tokens),
+            plan=Plan(prompts or 2, tokens or 8, (prompts or 1, tokens or 8)),
             processes=processes,
             verbose=verbose,
             as_json=json,

@@ -39,9 +39,11 @@ class Drafter:
         self._counter = counter
         self._sampler = Sampler(Sampling(temperature=0.0), ())
         self._cache: list[Any] = []
-        self._held: list[int] = []
         self._text: list[int] = []
         self._start = 0
+        self._read = 0
+        """Tokens of the text that the cache holds; the guesses of the last draft come after them."""
+        self._guessed: list[int] = []
 
     @property
     def draws(self) -> bool:
@@ -56,9 +58,10 @@ class Drafter:
         """Read all but the last token of the prompt."""
         self._cache = fresh(self._model, self._layers)
         self._text, self._start = list(prompt), len(prompt)
-        self._held = self._text[:-1]
-        for place in range(0, len(self._held), CHUNK):
-            forward(self._model, self._cache, mx.array(self._held[place : place + CHUNK]))
+        self._read, self._guessed = len(prompt) - 1, []
+        for place in range(0, self._read, CHUNK):
+            piece = prompt[place : min(place + CHUNK, self._read)]
+            forward(self._model, self._cache, mx.array(piece))
             mx.eval(kv.arrays(self._cache))
 
     def extend(self, tokens: list[int]) -> None:
@@ -72,7 +75,7 @@ class Drafter:
         made, depth = len(self._text) - self._start, min(limit, self._depth)
         guesses: list[mx.array] = []
         chances: list[mx.array] = []
-        feed = mx.array(self._text[len(self._held) :])
+        feed = mx.array(self._text[self._read :])
         for place in range(depth):
             logits = forward(self._model, self._cache, feed)[-1:]
             if self._draws:
@@ -83,7 +86,7 @@ class Drafter:
             guesses.append(feed)
         told: list[int] = mx.concatenate(guesses).tolist()  # type: ignore[assignment]
         # The last guess was not read.
-        self._held = [*self._text, *told[:-1]]
+        self._read, self._guessed = len(self._text), told[:-1]
         return Drawn(told, mx.stack(chances)) if self._draws else told
 
     def judged(self, proposed: int, accepted: int) -> None:
@@ -93,14 +96,14 @@ class Drafter:
         self._counter.add("accepted", accepted)
 
     def _agree(self) -> None:
-        """Take back what the cache holds beyond its common beginning with the text, less the text's last token."""
-        most = min(len(self._held), len(self._text) - 1)
-        # The prompt was read as it is: only what came after it can differ.
-        common = max(0, min(most, self._start - 1))
-        while common < most and self._held[common] == self._text[common]:
-            common += 1
-        kv.rewind(self._cache, len(self._held) - common)
-        del self._held[common:]
+        """Take guesses back that did not stand, and the text's last token if it was read: its logits are wanted."""
+        held = self._read + len(self._guessed)
+        for guess, token in zip(self._guessed, self._text[self._read :], strict=False):
+            if guess != token:
+                break
+            self._read += 1
+        self._read, self._guessed = min(self._read, len(self._text) - 1), []
+        kv.rewind(self._cache, held - self._read)
 
 
 def fresh(model: Any, layers: int) -> list[Any]:

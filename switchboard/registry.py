@@ -10,7 +10,8 @@ exactness=…)`. Nothing else has to be touched. A stage fixes what the function
 - draft:   (options, counter, target) -> Proposer; guesses tokens for the verify loop;
 - law:     (options, counter) -> Law; how much of a draft stands, instead of the exact law.
 
-A function that cannot do its work raises Declined with the reason.
+A function that cannot do its work raises Declined with the reason. What its probe holds against each other goes
+through `parity`, which compares bits and makes a reason of whatever breaks off.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def test_a_run_that_its_rule_ends_and_the_check_of_its_bars(root: Path) -> None:
     assert broken.returncode == 6
     asked = battery(root, "plan", "--arms", "A,C", "--plan", "ruled").stdout
     assert "stopping rule: looks after 6 and 8 blocks; ends at the first" in asked
-    assert "within ±300 %; tests at .03" in asked
+    assert "no wider than ±300 %; tests at .03" in asked
     done = battery(root, "run", "--arms", "A,C", "--plan", "ruled", "--campaign", "c")
     assert done.returncode == 0, done.stderr
     assert "at most 16 cells" in done.stdout

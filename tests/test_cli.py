@@ -72,7 +72,10 @@ def test_a_campaign_from_run_to_verify_and_back(root: Path) -> None:
         root / "charts/first/decode.svg"
     ).is_file()
 
-    assert "as it took here on" in battery(root, "plan", "--arms", "A,C", "--plan", "tiny").stdout
+    assert (
+        "as a campaign of this plan took here on"
+        in battery(root, "plan", "--arms", "A,C", "--plan", "tiny").stdout
+    )
     status = battery(root, "status")
     assert status.returncode == 0
     assert "2/2" in status.stdout and "12/12" in status.stdout and "sealed" in status.stdout
@@ -109,7 +112,7 @@ def test_failed_cells_above_the_share_give_exit_4_and_the_report_is_there(root: 
     arm_file(root, "X", "--fault", "short:7", "--after", "5")
     done = battery(root, "run", "--arms", "A,X", "--plan", "tiny", "--campaign", "bad", "--json")
     assert done.returncode == 4 and "6 of 12 cells did not end ok (6 short)" in done.stderr
-    assert "more than the 5% that the plan allows" in done.stderr
+    assert "more than the 5 % that the plan allows" in done.stderr
     where = [line.strip() for line in done.stderr.splitlines() if line.startswith("  X at ")]
     assert len(where) == 2 and where[0].startswith(
         "X at 64 tokens, block 1 sentinel, block 1 seed "
@@ -254,7 +257,9 @@ def test_arms_and_doctor(call: Callable[..., Said]) -> None:
         assert source in facts["peak memory"]
 
 
-def test_a_knock_out_campaign_differs_in_one_switch_per_arm(root: Path) -> None:
+def test_a_knock_out_campaign_differs_in_one_switch_per_arm(
+    root: Path, call: Callable[..., Said]
+) -> None:
     words = ["{python}", str(ENGINE), "--port", "{port}", "--model", "{model}", "{switches}"]
     (root / "arms" / "K.toml").write_text(
         f'backend = "command"\nmodel = "tiny"\ncommand = {json.dumps(words)}\n'
@@ -282,6 +287,13 @@ def test_a_knock_out_campaign_differs_in_one_switch_per_arm(root: Path) -> None:
     assert len(blocks) == 2 * 3
     page = (root / "reports" / "tiny-knockout-K.md").read_text()
     assert "K-no-fused_qkv" in page and "K without fused_qkv" in page
+    again = next(line for line in page.splitlines() if line.startswith("battery run "))
+    said = call(*["plan" if word == "run" else word for word in again.split()[1:]])
+    assert said.returncode == 0, said.stderr
+    assert all(
+        f"{name} differs from K in" in said.stdout
+        for name in ("K-no-fused_qkv", "K-no-prompt_lookup")
+    )
 
 
 def test_one_choice_of_arms(call: Callable[..., Said]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from battery.bench import sensors
 from battery.choices import seconds_of
 from battery.ledger.errors import InputError
+from battery.ledger.plan import load_plan
 from battery.ledger.receipt import Receipt
 
 sys.path.insert(0, str(Path(__file__).parent / "analyse"))
@@ -146,6 +148,10 @@ def test_campaigns_are_combined(root: Path, call: Call) -> None:
     for part in ("C against A, 95 % intervals", "monday: ", "(primary): +", "fixed effect", "tau "):
         assert part in said, said
     assert "prompts of" not in said
+    lines = [line for line in said.splitlines() if "(primary): +" in line]
+    assert len(lines) == 1 and " after " not in lines[0], "one test is not corrected"
+    others = [line for line in said.splitlines() if line.startswith("TTFT at ") and ", p " in line]
+    assert len(others) == 2 and all("after Holm over 2 contexts, margin" in line for line in others)
     code, said, _ = call(root, "combine", "monday", "tuesday", "--json")
     found: dict[str, Any] = json.loads(said)
     assert code == 0 and [one["campaign"] for one in found["campaigns"]] == ["monday", "tuesday"]
@@ -173,3 +179,43 @@ def test_what_cannot_be_combined_is_refused(root: Path, call: Call) -> None:
         code, _, err = call(root, "combine", *words)
         assert code == 2 and err.startswith("battery: "), words
     assert call(root, "combine")[0] == 2
+
+
+def test_the_expected_time_is_of_this_machine_where_there_is_one(
+    root: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ran(name: str, minutes: int, arms: tuple[str, ...], day: int) -> None:
+        """A campaign of plan `own` that took so long."""
+        folder = synthetic.build(root, synthetic.World(arms=arms), name=name)
+        header = json.loads((folder / "campaign.json").read_text())
+        header |= {"plan": kept, "plan_digest": digest, "created": f"2026-01-{day:02d}T00:00:00Z"}
+        (folder / "campaign.json").chmod(0o644)
+        (folder / "campaign.json").write_text(json.dumps(header))
+        lines = [f'{{"at":"2026-01-01T00:{at:02d}:00Z","event":"{event}"}}'
+                 for at, event in ((0, "started"), (minutes, "finished"))]  # fmt: skip
+        (folder / "journal.jsonl").write_text("\n".join(lines) + "\n")
+
+    def told() -> str:
+        code, said, err = call(root, "plan", "--plan", "own", "--arms", "A,C")
+        assert code == 0, err
+        return said.partition("expected time: ")[2].partition("\n")[0]
+
+    own = load_plan("own", root / "plans")
+    kept, digest = msgspec.to_builtins(own), own.digest
+    elsewhere = {**sensors.fingerprint(), "cpu": "another"}
+    monkeypatch.setattr(sensors, "fingerprint", lambda: elsewhere)
+    ran("two-arms", 15, ("A", "C"), 1)
+    there = "as a campaign of this plan took on 2026-01-01T00:00:00Z on another machine"
+    assert told() == f"about 20 min, {there}"  # 8 blocks are planned, 6 were kept
+    monkeypatch.setattr(sensors, "fingerprint", lambda: dict(synthetic.MACHINE))
+    assert told() == "about 20 min, as a campaign of this plan took here on 2026-01-01T00:00:00Z"
+    ran("three-arms", 45, ("A", "B", "C"), 2)
+    assert told().endswith("took here on 2026-01-01T00:00:00Z"), "of as many arms, though older"
+    shutil.rmtree(root / "receipts" / "two-arms")
+    assert "of this plan with another number of arms took here on 2026-01-02" in told()
+
+
+def test_a_margin_is_told_as_it_is(root: Path, call: Call) -> None:
+    (root / "plans" / "fine.toml").write_text(f"{PLAN}[margins]\ndecode = 0.025\n")
+    code, said, _ = call(root, "plan", "--plan", "fine")
+    assert code == 0 and "margin 2.5 %\n" in said

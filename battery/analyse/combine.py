@@ -45,6 +45,8 @@ class Combined(msgspec.Struct, frozen=True, kw_only=True):
     """Campaign and why it adds nothing."""
     pooled: Pooled | None
     p_corrected: float | None = None
+    correction: str = ""
+    """What the p-values went through, and over how many; nothing where it is one test."""
     tost_p: float | None = None
     tost_p_corrected: float | None = None
     verdict: Verdict = Verdict(word="undecided")
@@ -205,22 +207,26 @@ def _study(name: str, found: Estimate, alpha: float) -> Study:
 def _judged(made: Sequence[Combined], alpha: float) -> tuple[Combined, ...]:
     """All comparisons with p-values corrected and verdicts given."""
     families = [
-        [place for place, one in enumerate(made) if (one.candidate, one.metric) == key and not one.primary]
+        ([at for at, one in enumerate(made) if (one.candidate, one.metric) == key and not one.primary], "contexts")
         for key in dict.fromkeys((one.candidate, one.metric) for one in made)
     ]  # fmt: skip
-    families.append([place for place, one in enumerate(made) if one.primary])
+    families.append(([at for at, one in enumerate(made) if one.primary], "candidates"))
     told = list(made)
-    for family in families:
+    for family, over in families:
         ps = stats.holm([one.p if (one := made[place].pooled) else None for place in family])
         tosts = stats.holm([made[place].tost_p for place in family])
         aways = stats.holm(
             [stats.beyond(_estimate(made[place]), made[place].margin, alpha) for place in family]
         )
+        tested = sum(p is not None for p in ps)
+        correction = f"Holm over {tested} {over}" if tested > 1 else ""
         for place, p, tost, away in zip(family, ps, tosts, aways, strict=True):
-            told[place] = msgspec.structs.replace(
-                made[place], p_corrected=p, tost_p_corrected=tost,
-                verdict=_verdict(made[place], p, tost, away, alpha),
+            corrected = msgspec.structs.replace(
+                made[place], p_corrected=p, tost_p_corrected=tost, correction=correction,
             )  # fmt: skip
+            told[place] = msgspec.structs.replace(
+                corrected, verdict=_verdict(corrected, away, alpha)
+            )
     return tuple(told)
 
 
@@ -236,9 +242,7 @@ def _estimate(one: Combined) -> Estimate | None:
     )
 
 
-def _verdict(
-    one: Combined, p: float | None, tost: float | None, away: float | None, alpha: float
-) -> Verdict:
+def _verdict(one: Combined, away: float | None, alpha: float) -> Verdict:
     """The verdict by the interval and the margin; `undecided` below two campaigns."""
     estimate = _estimate(one)
     if estimate is None:
@@ -247,7 +251,10 @@ def _verdict(
             why=f"{len(one.studies)} of the two campaigns that it takes can be used",
         )
     words = speed.words(one.metric)
-    return stats.judge(estimate, p, tost, one.margin, words, alpha, fewest=2, beyond_p=away)
+    return stats.judge(
+        estimate, one.p_corrected, one.tost_p_corrected, one.margin, words, alpha, fewest=2,
+        correction=one.correction, beyond_p=away,
+    )  # fmt: skip
 
 
 def _machine(one: Findings) -> str:

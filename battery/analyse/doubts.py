@@ -39,7 +39,8 @@ def _record(case: Case) -> list[Doubt]:
     found = [
         Doubt(
             severity="void", what=f"a receipt was left out: {complaint}",
-            remedy="restore the file from version control, or run the block again",
+            remedy="restore the file from version control, or, while it is not sealed, run the campaign again: a file"
+            " that cannot be read is set aside and its block measured anew",
         )
         for complaint in case.unreadable
     ]  # fmt: skip

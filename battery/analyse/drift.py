@@ -40,16 +40,18 @@ class Sentinel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is known about the steadiness of the campaign, at the primary endpoint."""
+    """Everything that is known about the steadiness of the campaign, at the primary endpoint unless said otherwise."""
 
     metric: str
     rung: int
     order: tuple[Order, ...]
     sentinels: tuple[Sentinel, ...]
+    """At the lowest rung."""
     self_test: SelfTest
     trend: Trend
     step: Step
     warm_ups: tuple[WarmUp, ...]
+    """Decode and TTFT, over all rungs."""
     covariates: tuple[Covariate, ...]
 
 
@@ -59,7 +61,7 @@ def drift(
     header: Header,
     receipts: Sequence[Receipt],
 ) -> Drift:
-    """All diagnostics at the primary endpoint."""
+    """All diagnostics: at the primary endpoint, the sentinel at the lowest rung, warm-ups over all rungs."""
     metric, rung = header.plan.primary.metric, header.plan.anchor
     means = _window_means(frame, metric, rung)
     primary = [one for one in comparisons if one.primary]

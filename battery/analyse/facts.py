@@ -60,7 +60,8 @@ class Outcomes(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int | None = None
     """Most tokens that came before a failure."""
     peak_over: int | None = None
-    """Highest peak seen before running out of memory: a lower bound, bytes."""
+    """Highest peak seen before an allocation failed: a lower bound, bytes. A peak that only crossed the plan's cap is
+    known, and none."""
     cap: int | None = None
     receipts: tuple[int, ...] = ()
     """Of the cells that did not end ok."""
@@ -272,7 +273,9 @@ def outcomes(
             failed = [receipt for receipt in here if receipt.outcome != "ok"]
             told = sorted([*failed, *again], key=lambda receipt: receipt.sequence)
             bounds = [
-                r.memory.peak for r in told if r.outcome == "oom" and r.memory.peak is not None
+                r.memory.peak
+                for r in told
+                if r.outcome == "oom" and r.memory.lower_bound and r.memory.peak is not None
             ]
             caps = [r.memory.cap for r in told if r.memory.cap is not None]
             tried = [r.trace for r in told if r.trace.events]

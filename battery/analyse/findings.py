@@ -80,7 +80,7 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     seeds: dict[int, tuple[int, ...]]
     """Per block, the seeds that were measured."""
     journal: dict[str, int]
-    """How often the run was started, resumed, interrupted, abandoned, finished."""
+    """How often each event stands in the journal; an attempt is abandoned once."""
     blocks_complete: int
     stopped: Stopped
     """The stopping rule, its looks, and where it ended the campaign."""

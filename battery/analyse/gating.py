@@ -80,14 +80,14 @@ def gates(receipts: Sequence[Receipt], header: Header) -> GateFacts:
     applied = Counter(limit for gate in shut for limit in gate.applied or ())
     told = {base(limit) for limit in (*applied, *(limit for limit, _ in ungated))}
     later = {key for table, key in LATER if table == "gate"}
+    opened = [gate.reading for gate in shut if gate.verdict == "open" and gate.reading is not None]
     ranges: dict[str, tuple[float, float]] = {}
     for name in (
         "temp_c", "busy", "steal", "available_bytes", "calibration_s", "gpu_temp_c", "calibration_mhz", "gpu_clock_mhz",
     ):  # fmt: skip
         found = [
-            float(value) for gate in shut
-            if gate.reading is not None and (value := getattr(gate.reading, name)) is not None
-        ]  # fmt: skip
+            float(value) for reading in opened if (value := getattr(reading, name)) is not None
+        ]
         if found:
             ranges[name] = (min(found), max(found))
     reasons: dict[str, str] = {}

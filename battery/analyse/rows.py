@@ -31,8 +31,8 @@ MEASURES: dict[str, Metric] = {**METRICS, PEAK_MEMORY.name: PEAK_MEMORY}
 def rows(receipts: Iterable[Receipt], header: Header) -> pd.DataFrame:
     """One row per receipt, in the order of the run; a metric that does not exist is NaN.
 
-    `counted` marks receipts of a block with all its cells in one attempt; `pooled` those of them that ended `ok` and
-    are no sentinel. Only pooled rows enter an estimate.
+    `counted` marks the receipts of each block's first attempt that is whole and stands (`store.whole_attempts`);
+    `pooled` those of them that ended `ok` and are no sentinel. Only pooled rows enter an estimate.
     """
     kept = sorted(receipts, key=lambda receipt: receipt.sequence)
     counted = {

@@ -19,7 +19,7 @@ TURNS = (1, -1, -1, 1)
 """Signs of neighbouring same-arm pairs. A steady drift cancels over them, and so does carry-over, which speeds one
 arm's pairs up and slows the other's down. Two pairs in succession share a block, and with it the luck of that block's
 prompts; their signs are as often alike as not, so that it does not add up. Signs that merely alternate let it: they
-void one honest battery in twenty instead of one in a hundred (reports/statistics.md).
+void eleven honest batteries in a thousand instead of one (reports/statistics.md, section 6).
 """
 
 

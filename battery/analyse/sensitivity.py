@@ -1,7 +1,7 @@
 """The same block differences by other methods: shown beside every estimate of a main metric, used by no verdict.
 
-Where they disagree with the t test, a few blocks decide the result. The bootstrap is anti-conservative below twelve
-blocks and is not shown there.
+Where they disagree with the t test, a few blocks decide the result. The bootstrap is anti-conservative up to twelve
+blocks at least; below twelve it is not shown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_SPREAD = 1e-12
 
 
 class Sensitivity(msgspec.Struct, frozen=True, kw_only=True):
-    """One comparison by other methods; what cannot be computed is None. The exact sign-flip p is in the estimate."""
+    """One comparison by other methods; what cannot be computed is None. The sign-flip p is in the estimate."""
 
     wilcoxon_p: float | None = None
     """Signed-rank test of no difference; below six blocks it cannot reject at .05."""

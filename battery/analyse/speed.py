@@ -68,7 +68,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     p_corrected: float | None = None
     """After `correction`."""
     correction: str = ""
-    """What p and the equivalence p went through, and over how many; nothing where it is one test."""
+    """What p, the equivalence p and the margin's p went through, and over how many; nothing where it is one test."""
     exploratory: bool = False
     """One of the many questions of a screen: a lead to follow, no result."""
     tost_p: float | None = None

@@ -46,7 +46,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     p: float | None = None
     """Two-sided t test of no difference."""
     sign_flip_p: float | None = None
-    """Exact sign-flip permutation p: shown beside p as sensitivity, never used for a verdict."""
+    """Sign-flip permutation p, exact up to 14 blocks: shown beside p as sensitivity, never used for a verdict."""
     note: str = ""
 
 
@@ -91,7 +91,7 @@ def paired(
 
 
 def sign_flip(d: np.ndarray) -> float | None:
-    """Exact sign-flip p of the mean; above 14 blocks from 9,999 seeded resamples; None below two blocks."""
+    """Sign-flip permutation p of the mean: exact up to 14 blocks, by 9,999 seeded resamples above; None below two."""
     if d.size < 2:
         return None
     return float(
@@ -191,7 +191,7 @@ def judge(
     correction: str = "Holm",
     beyond_p: float | None = None,
 ) -> Verdict:
-    """The verdict of STATS 3.8; `words` are for a ratio above and below 1, and all p-values are already corrected.
+    """The verdict; `words` are for a ratio above and below 1, and all p-values are already corrected.
 
     `alpha` is the level of every test and of the interval, `fewest` the units below which there is no verdict;
     `correction` names what the p-values went through. `beyond_p` is of `beyond`: "by at least" the margin is a claim of
@@ -215,10 +215,12 @@ def judge(
         return Verdict(word=word, qualifier=f"within {share}" if within else "")
     if within:
         return Verdict(word="equivalent", qualifier=f"within {share}")
+    after = f" after {correction}" if correction else ""
     cause = f"the interval holds 1 and is not inside ±{share}"
     if low > 0 or high < 0:
-        after = f" after {correction}" if correction else ""
         cause = f"the interval is clear of 1 but p{after} is {figure(p, 2)}"
+    elif -bound < low and high < bound and tost_p is not None:
+        cause = f"the interval holds 1 inside ±{share}, but the p of equivalence{after} is {figure(tost_p, 2)}"
     return Verdict(word="undecided", why=_undecided(estimate, cause, margin, alpha))
 
 

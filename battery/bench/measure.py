@@ -1,7 +1,8 @@
 """Warm up one window and time its cells, one request at a time.
 
-Knows the order of things inside a window: wake, coherence, cache probe, engagement; then per cell: gate, memory reset,
-health, the timed request, health again. It keeps what happened; judge/ says what it means and run.py where it goes.
+Knows the order of things inside a window: wake, engagement, coherence, cache probe; then per cell: the rung's untimed
+request before its first, gate, memory reset, health, the timed request, health again. It keeps what happened; judge/
+says what it means and run.py where it goes.
 """
 
 from __future__ import annotations

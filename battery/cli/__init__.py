@@ -1,8 +1,9 @@
 """The command line: one verb per stage. It parses, calls and prints; it decides nothing.
 
-Exit codes: 0 all well · 1 an error not listed here · 2 wrong input · 3 refused by a gate · 4 too many cells failed ·
-5 lock or port held by someone else · 6 a server did not start · 7 corrupt or unpoolable receipts ·
-8 verification failed · 9 a file could not be written · 10 a bar failed or is undecided · 130 interrupted.
+Exit codes: 0 all well · 1 any other error · 2 wrong input · 3 refused by a gate · 4 too many cells failed · 5 lock or
+port held by someone else · 6 a server did not start · 7 corrupt or unpoolable receipts, or a campaign of another plan,
+arm or machine · 8 verification failed, or a page breaks a rule of the linter · 9 a file could not be written · 10 a bar
+failed or is undecided · 130 interrupted.
 """
 
 from __future__ import annotations
@@ -67,7 +68,10 @@ def main(words: Sequence[str] | None = None) -> None:
         disk = refused.errno in _DISK
         sys.exit(DiskError.exit_code if disk else BatteryError.exit_code)
     except (typer.Abort, KeyboardInterrupt):
-        typer.echo("battery: interrupted; the same command goes on where it stopped", err=True)
+        typer.echo(
+            "battery: interrupted; give the same command again (run goes on where it stopped)",
+            err=True,
+        )
         sys.exit(INTERRUPTED)
     except typer.TyperException as wrong:
         message = wrong.format_message() if hasattr(wrong, "format_message") else str(wrong)

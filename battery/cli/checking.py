@@ -43,7 +43,10 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object")] = False,
     root: RootOption = Path(),
 ) -> None:
-    """Hold campaigns against the bars of their plans; exit 0 only if every bar is met, 10 if one is not."""
+    """Hold campaigns against the bars of their plans.
+
+    Exit 0 only if every bar is met, 10 if one is not, 2 if there is none.
+    """
     from battery.render.replaying import along, facts
 
     extra = [bar_of(words) for words in bar or ()]

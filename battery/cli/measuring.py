@@ -136,11 +136,11 @@ def _order(to_run: list[Arm], chosen_plan: Plan, root: Path) -> None:
     metric = chosen_plan.primary.metric
     margin = chosen_plan.margins.of(metric)
     console.print(
-        f"primary endpoint: {metric} at {chosen_plan.anchor:,} tokens, margin {margin:.0%}"
+        f"primary endpoint: {metric} at {chosen_plan.anchor:,} tokens, margin {100 * margin:g} %"
     )
     for bar in asked(chosen_plan, names):
         console.print(f"bar: {bar}")
-    console.print(expected_time(chosen_plan, total, root))
+    console.print(expected_time(chosen_plan, len(names), total, root, sensors.fingerprint()))
     for arm in to_run[1:]:
         found = difference(to_run[0], arm)
         nothing = "" if found else " nothing but its name"

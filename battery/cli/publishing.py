@@ -67,5 +67,5 @@ def _judge_failures(plan: Plan, counts: Counter[str], folder: Path) -> None:
         )
         raise CellsFailed(
             f"{failed} of {sum(counts.values())} cells did not end ok ({rest}), more than the"
-            f" {plan.limits.failed_share:.0%} that the plan allows:\n{failed_cells(folder)}"
+            f" {100 * plan.limits.failed_share:g} % that the plan allows:\n{failed_cells(folder)}"
         )

@@ -88,7 +88,10 @@ def lint(
         list[Path] | None, typer.Argument(help="Markdown files, generated or not")
     ] = None,
     campaign: Annotated[
-        str | None, typer.Option(help="Hold the headline against this campaign's receipts, too")
+        str | None,
+        typer.Option(
+            help="Hold headline, claims and verdict cells against this campaign's receipts, too"
+        ),
     ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="List the rules and stop")] = False,
     as_json: Annotated[

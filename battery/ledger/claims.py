@@ -27,8 +27,9 @@ class Stopping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a campaign ends, declared before its first window.
 
     `fixed`: after `blocks`. `looks`: after the first of the declared looks at which every candidate's primary endpoint
-    is decided, each tested at a smaller level so that all together stay at .05. `precision`: as soon as every
-    candidate's interval at the primary endpoint is no wider than ± `half_width`, at alpha .03. Both end after `blocks`
+    is decided, each tested at a smaller level so that all together stay at .05. `precision`: at the first look (block
+    counts from six on that balance the order, and the last) at which every candidate's interval at the primary endpoint
+    is no wider than ± `half_width` and at most a tenth of its pairs are missing, at alpha .03. Both end after `blocks`
     at the latest. Source of the alphas: simulated batteries in which nothing differs (reports/statistics.md).
     """
 
@@ -38,7 +39,11 @@ class Stopping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     half_width: float | None = None
     """Half of the interval's width to be reached, as a share."""
     level: float | None = None
-    """Of every test of a campaign, written down when a plan with looks is read, so that it is sealed with the rule."""
+    """Of every test of a campaign.
+
+    Written down when a plan whose rule looks (`looks`, `precision`) is read, so that it is sealed with it; a plan may
+    declare a smaller one, `fixed` too.
+    """
 
     @property
     def alpha(self) -> float:
@@ -108,8 +113,8 @@ def rule(plan: Plan, arms: int) -> str:
     if stopping.rule == "looks":
         return f"{after}; ends at the first at which every candidate's primary endpoint is decided; {level}"
     if stopping.rule == "precision":
-        width = f"±{100 * (stopping.half_width or 0):g} %"
-        return f"{after}; ends at the first at which every candidate's primary interval is within {width}; {level}"
+        narrow = f"is no wider than ±{100 * (stopping.half_width or 0):g} %"
+        return f"{after}; ends at the first at which every candidate's primary interval {narrow}; {level}"
     return f"fixed: ends after {plan.blocks} blocks, without looks before; {level}"
 
 
@@ -124,7 +129,7 @@ def stops(plan: Plan) -> list[tuple[bool, str]]:
     return [
         (
             stopping.level is None or 0 < stopping.level <= stopping.most,
-            f"stopping.level: at most {stopping.most:.4g} under this rule; leave it out for that",
+            f"stopping.level: must be above 0 and at most {stopping.most:.4g} under this rule; leave it out for that",
         ),
         (
             stopping.rule != "looks"

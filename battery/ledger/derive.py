@@ -7,13 +7,17 @@ model, flags and environment, so that a difference is the switch's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from battery.ledger import strict
 from battery.ledger.arm import Arm, Switch
 from battery.ledger.errors import ArmError
+from battery.ledger.store import Screen
+
+PLAIN, ALONE, WITHOUT = "-plain", "-only-", "-no-"
+"""What follows the arm's name in the names of those that are made out of it."""
 
 
 def knockouts(arm: Arm, chosen: tuple[str, ...] = ()) -> list[Arm]:
@@ -24,11 +28,11 @@ def knockouts(arm: Arm, chosen: tuple[str, ...] = ()) -> list[Arm]:
 def isolations(arm: Arm, chosen: tuple[str, ...] = ()) -> list[Arm]:
     """`arm` with all switches off as the control, then with each of them (or of the chosen ones) alone, by name."""
     names = _switches(arm, chosen, "isolated")
-    plain = _with(arm, f"{arm.name}-plain", {}, f"{arm.name} with every switch off")
+    plain = _with(arm, arm.name + PLAIN, {}, f"{arm.name} with every switch off")
     alone = (
         _with(
             arm,
-            f"{arm.name}-only-{name}",
+            f"{arm.name}{ALONE}{name}",
             {name: arm.switches[name]},
             f"{arm.name} with {name} alone",
         )
@@ -37,10 +41,23 @@ def isolations(arm: Arm, chosen: tuple[str, ...] = ()) -> list[Arm]:
     return [plain, *alone]
 
 
+def option(screen: Screen, arms: Sequence[Arm]) -> str:
+    """The option of `battery run` that makes these arms again, as `--knockout C:fused_qkv,prompt_lookup`.
+
+    The switches are named one by one: an arm's file may ask for others by then. `arms` begin with the control.
+    """
+    names = [arm.name for arm in arms]
+    if not screen:
+        return f"--arms {','.join(names)}"
+    base = names[0] if screen == "knockout" else names[0].removesuffix(PLAIN)
+    link = WITHOUT if screen == "knockout" else ALONE
+    return f"--{screen} {base}:{','.join(name.removeprefix(base + link) for name in names[1:])}"
+
+
 def _off(arm: Arm, name: str) -> Arm:
     """The arm without one switch."""
     rest = {key: value for key, value in arm.switches.items() if key != name}
-    return _with(arm, f"{arm.name}-no-{name}", rest, f"{arm.name} without {name}")
+    return _with(arm, f"{arm.name}{WITHOUT}{name}", rest, f"{arm.name} without {name}")
 
 
 def _with(arm: Arm, name: str, on: Mapping[str, Switch], why: str) -> Arm:

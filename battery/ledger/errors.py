@@ -10,9 +10,11 @@
     ├── LaunchError                 6   a server did not start, or was not the one that was asked for
     │   └── Unreachable             6   (bench.stream.wire) it could not be reached, broke off, or was too slow
     ├── ReceiptError                7   a receipt is corrupt, or receipts may not be pooled
-    ├── VerifyFailed                8   a figure or a digest does not hold
-    ├── BarsFailed                  10  a declared bar failed or is undecided
+    │   └── Torn                    7   (ledger.strict) a file whose bytes are no JSON
+    ├── VerifyFailed                8   a figure or a digest does not hold, or a page says what no report may
+    ├── BarsFailed                  10  a bar, declared or named to check, failed or is undecided
     ├── StopwatchLost               1   (bench.stream.stopwatch) the timing process ended by itself
+    ├── WindowFailed                1   (bench.measure) a window cannot go on; its cells' receipts say so
     └── DiskError                   9   a file could not be written: disk full, read-only, no permission
 
 A message says what, where, and what to do. Ctrl-C exits with 130.

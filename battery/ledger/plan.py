@@ -48,7 +48,10 @@ class Sampler(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Primary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The one endpoint that is declared before measuring and judged without correction."""
+    """The one endpoint that is declared before measuring.
+
+    It is corrected for nothing but the number of candidates (Holm), and in a screen together with all the others.
+    """
 
     metric: PrimaryMetric = "decode"
     rung: int = 0
@@ -146,7 +149,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ladder: tuple[int, ...]
     """Context lengths in tokens of the model, after its chat template, ascending."""
     blocks: int
-    """Windows per arm. Six are the fewest that can carry a verdict; an even number cancels linear drift."""
+    """Windows per arm, at most where the rule looks. Six are the fewest that can carry a verdict.
+
+    Drift cancels over whole squares of the order: an even number for two arms, a multiple of the arms for more, of
+    twice them for an odd number.
+    """
     seeds: int = 1
     """Fresh prompts per rung and block, shared by all arms of the block."""
     sentinel: bool = True

@@ -4,9 +4,9 @@ receipts/campaigns.jsonl   every campaign that was started here
 receipts/<campaign>/
   campaign.json      plan, arms, order, coin flip: written before the first window
   prompts.json       how each prompt was sized
-  journal.jsonl      started, resumed, abandoned, look, interrupted, finished
+  journal.jsonl      started, resumed, look, disturbed, abandoned, settled, damaged, interrupted, failed, finished
   0001-b1-A-r128-s1.json …   one receipt per cell, read-only
-  seal.json          sha256 of every file above, chained in order
+  seal.json          sha256 of header, prompts, journal and receipts, chained in order
   damaged/           receipts that a power cut or a bad disk left unreadable; never pooled, not in the seal
 
 A name that begins with .part- is a file on its way; what a killed battery left of them goes at the next start.
@@ -62,7 +62,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Earlier(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What was started here before a campaign: those of the same arms one by one, the others as a number."""
+    """What was started before a campaign: those with two or more of its arms one by one, the others as a number."""
 
     same_arms: tuple[Started, ...] = ()
     others: int = 0
@@ -92,7 +92,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     screen: Screen = ""
     """Whether the arms are one arm's knock-outs or isolations: many questions at once, so an exploratory screen."""
     earlier: Earlier | None = None
-    """Campaigns of these arms that were started here before; None where that was not kept."""
+    """What was started here before: campaigns with two or more of these arms one by one, the others as a number; None
+    where that was not kept."""
 
     @property
     def control(self) -> str:
@@ -315,7 +316,7 @@ def whole_attempts(receipts: Iterable[Receipt], header: Header) -> dict[int, lis
 
 
 def complete_blocks(receipts: Iterable[Receipt], header: Header) -> dict[int, list[Receipt]]:
-    """The receipts of each block that has every cell of every arm in one attempt; the first such attempt counts.
+    """The receipts of each block's first attempt that is whole and stands (`whole_attempts`), by block.
 
     The first, because whoever could measure a complete block again would choose between two results. Receipts of other
     attempts are kept, shown, never pooled.

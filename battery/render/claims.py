@@ -30,7 +30,11 @@ def looks(findings: Findings) -> list[str]:
     stopped = findings.stopped
     if not stopped.planned:
         return []
-    wanted = "decided" if stopped.half_width is None else f"within ±{100 * stopped.half_width:g} %"
+    wanted = (
+        "decided"
+        if stopped.half_width is None
+        else f"no wider than ±{100 * stopped.half_width:g} %"
+    )
     rows = [
         (
             look.block, one.candidate, words.interval(one.estimate),
@@ -42,7 +46,10 @@ def looks(findings: Findings) -> list[str]:
     ]  # fmt: skip
     ratio = f"primary endpoint [{words.confidence(findings)}]"
     head = ["blocks", "arm", ratio, "half width", "verdict", wanted, "campaign"]
-    how = "Each look saw the blocks before it and nothing else."
+    how = (
+        "Each look saw the blocks before it and nothing else. The figures are by the receipts as they are now; a block"
+        " that was measured again after a look gave that look others."
+    )
     return ["### Looks", how, table(head, rows) if rows else "There were none yet."]
 
 
@@ -54,22 +61,31 @@ def _campaign(look: Look) -> str:
 
 
 def earlier(findings: Findings) -> list[str]:
-    """A heading, and the campaigns of the same arms that were started here before, with how each ended."""
+    """A heading, and the campaigns of two or more of these arms that were started here before, with how each ended."""
     head, kept = "### Started here before", findings.earlier
     if kept is None:
-        return [head, "Campaigns of these arms: not kept when this campaign was started."]
-    others = f"Campaigns of other arms: {kept.others}."
+        return [head, f"{_these(findings)}: not kept when this campaign was started."]
+    these, others = _these(findings), f"All other campaigns: {kept.others}."
     if not kept.same_arms:
-        return [head, f"Campaigns of these arms: none. {others}"]
+        return [head, f"{these}: none. {others}"]
     rows = [
         (one.campaign, one.at, ",".join(one.arms), f"{one.plan}, digest {one.plan_digest[:16]}", one.ended)
         for one in kept.same_arms
     ]  # fmt: skip
     return [
         head,
-        f"Campaigns of these arms: {len(rows)}. {others}",
+        f"{these}: {len(rows)}. {others}",
         table(["campaign", "started", "arms", "plan", "ended"], rows),
     ]
+
+
+def _these(findings: Findings) -> str:
+    """What counts as a campaign of these arms: the same things run, whatever their names."""
+    return (
+        "Campaigns with at least two of these arms, whatever their names"
+        if findings.candidates
+        else "Campaigns with this arm, whatever its name"
+    )
 
 
 def bars(findings: Findings) -> str:

@@ -40,7 +40,8 @@ def _verdict(one: Combined) -> str:
     if one.pooled is None:
         return f"{word}{why}"
     ratio = ratio_of(one.pooled.ratio, one.pooled.low, one.pooled.high)
-    return f"{ratio}, p {words.pvalue(one.p_corrected)}, margin {100 * one.margin:g} %: {word}{why}"
+    after = f" after {one.correction}" if one.correction else ""
+    return f"{ratio}, p {words.pvalue(one.p_corrected)}{after}, margin {100 * one.margin:g} %: {word}{why}"
 
 
 def _study(one: Study) -> str:

@@ -25,7 +25,7 @@ def long_contexts(findings: Findings) -> str:
             )
         )  # fmt: skip
     if not rows:
-        return "Every cell of every arm ended `ok`."
+        return "Every cell of the attempts that count ended `ok` (sentinels apart)."
     head = [
         "arm",
         "context",
@@ -81,7 +81,7 @@ def fits(findings: Findings) -> str:
         one.rung for one in findings.fits if one.fit < one.tried or one.launches_fit < one.launches
     }
     if not short:
-        return "Every cell that was tried to its end fitted into memory."
+        return "Every cell that was tried to its end fitted into memory (sentinels apart)."
     level = words.confidence(findings)
     rows = [
         (

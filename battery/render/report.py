@@ -10,6 +10,7 @@ from pathlib import Path
 
 from battery.analyse import findings as kept
 from battery.analyse.findings import Findings
+from battery.ledger.derive import option
 from battery.ledger.store import replace
 from battery.render import (
     claims,
@@ -87,7 +88,8 @@ def _results(findings: Findings) -> str:
     how = (
         "Each arm: geometric mean over its windows, in brackets the range of single requests, n requests. Ratio:"
         f" candidate against control on the same prompts in the same block, {words.confidence(findings)} t interval"
-        " over blocks; pairs of requests behind it of those planned. Verdicts are corrected for their number:"
+        " over blocks; pairs of requests behind it of those planned. For peak memory a window counts with its highest"
+        " peak, and the ratio is of the blocks' highest peaks. Verdicts are corrected for their number:"
         f" {tables.corrections(findings)}."
     )
     parts = ["## 1. Results", _chart(findings, "summary")]
@@ -109,7 +111,8 @@ def _results(findings: Findings) -> str:
             "Over the whole ladder, one interval per candidate and metric; no verdict rests on it:",
             tables.over_ladder(findings),
             "<details><summary>The tests behind the verdicts</summary>", tables.statistics(findings),
-            f"Corrections: {tables.corrections(findings)}. Intervals are not widened.",
+            f"Corrections: {tables.corrections(findings)}. Intervals are not widened. “By at least” needs the margin's"
+            " p below the level, too: that of a difference of the margin or less.",
             *_sensitivity(findings),
             "</details>",
         ]  # fmt: skip
@@ -121,7 +124,7 @@ def _sensitivity(findings: Findings) -> list[str]:
     found = tables.sensitivities(findings)
     how = (
         "The same blocks by other methods. No verdict uses them: they show whether the result hangs on the method. The"
-        " bootstrap is shown from twelve blocks on, since it claims too much below."
+        " bootstrap is shown from twelve blocks on: below it claims far too much, and at twelve still too much."
     )
     return [how, found] if found else []
 
@@ -222,14 +225,14 @@ def _validity(findings: Findings) -> str:
 
 def _again(findings: Findings) -> str:
     """Section 6."""
-    arms = ",".join(arm.arm.name for arm in findings.arms)
+    arms = option(findings.screen, [arm.arm for arm in findings.arms])
     seal = f"`{findings.seal}`" if findings.seal else "none: the campaign is not sealed"
     return "\n".join(
         [
             "## 6. Run it again, or check it",
             "",
             "```sh",
-            f"battery run --plan {findings.plan.name} --arms {arms}{replaying.option(findings)}",
+            f"battery run --plan {findings.plan.name} {arms}{replaying.option(findings)}",
             f"battery verify {findings.campaign}",
             *replaying.again(findings),
             "```",

@@ -140,14 +140,14 @@ def statistics(findings: Findings) -> str:
                 estimate.blocks if estimate else 0,
                 words.figure(100 * estimate.sd, 3) if estimate and estimate.sd is not None else "—",
                 words.pvalue(estimate.p if estimate else None), words.pvalue(one.p_corrected),
-                words.pvalue(one.tost_p_corrected), one.correction or "none",
+                words.pvalue(one.tost_p_corrected), words.pvalue(one.beyond_p_corrected), one.correction or "none",
                 words.percent(one.detectable) if one.detectable is not None else "—",
                 one.blocks_needed or (f"> {MOST_BLOCKS}" if one.detectable else "—"),
             )
         )  # fmt: skip
     head = [
         "arm", "metric", "context", "blocks", "sd of blocks, %", "p", "p corrected", "equivalence p corrected",
-        "correction", "found at 80 %", "blocks for the margin",
+        "margin p corrected", "correction", "found at 80 %", "blocks for the margin",
     ]  # fmt: skip
     return table(head, rows)
 

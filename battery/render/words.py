@@ -55,7 +55,7 @@ def change(ratio: float | None, fine: bool = False) -> str:
 
 
 def confidence(findings: Findings) -> str:
-    """The level of every interval, which the plan's stopping rule sets: `95 %`, or `98.2 %` with four looks."""
+    """The level of every interval, which the plan's stopping rule sets: `95 %`, or `98.2 %` with four close looks."""
     return f"{100 * (1 - findings.plan.stopping.alpha):.3g} %"
 
 

@@ -25,8 +25,8 @@ FILLED = ROOM.prompt
 """mlx-lm's cache grows at 256, where the room ends too: the twenty steps cross that place."""
 WIDTHS = (2, 4, 8)
 PROMPTS = (
-    "What is gravity?",
     "List the days of the week, twice. Monday, Tuesday, Wednesday, Thursday, Friday, Saturday; Monday, Tuesday,",
+    "What is gravity?",
     "Repeat after me: the quick brown fox jumps over the lazy dog. The quick brown fox jumps over",
     "Write a Python function that adds two numbers.",
     "Tell a short story about a lighthouse.",
@@ -43,19 +43,22 @@ TEMPERATURES = (0.0, 0.8)
 class Plan:
     """How much the last rung does: prompts × tokens, once greedy and once drawn with a seed.
 
-    The usual numbers of tokens let `make bisect` end within a minute on two cores, where a step of SmolLM2-135M takes
-    some 60 ms; longer texts are a matter of patience (`--tokens 256`).
+    The usual numbers are small, as `make bisect` is meant to take about a minute on two cores and most of it goes here;
+    longer texts are a matter of patience (`--tokens 256`).
     """
 
     prompts: int = 2
-    tokens: int = 12
-    tokens_random: int = 8
-    """Tokens of each text of a model of random weights, whose texts say less."""
+    tokens: int = 8
+    of_random: tuple[int, int] = (1, 8)
+    """Both for a model of random weights, whose texts say less."""
     seed: int = 11
 
     def of(self, random: bool) -> Plan:
         """The plan for a model whose weights are random, or are not."""
-        return replace(self, tokens=self.tokens_random) if random else self
+        if not random:
+            return self
+        prompts, tokens = self.of_random
+        return replace(self, prompts=prompts, tokens=tokens)
 
     def battery(self) -> list[tuple[str, Sampling]]:
         """Every prompt with every sampling; the texts go on past their end tokens."""

@@ -10,7 +10,9 @@ seed, but for rounding. `coupled=false` draws, and hands the chances on: the exa
 `block_verify` and `cascade:rule=peak`, which need them; the distribution is the same, the text another (`redrawn`).
 
 `runs` counts drafts, `proposals`, `proposed` and `accepted` those that were verified. The cut was never trained to be
-one: how much of it stands is a property of the model, and may be little. Nothing adapts: `depth` guesses every time.
+one: how much of it stands is a property of the model, and may be little (`python -m benchmarks.cut_acceptance` tells
+without a clock). Nothing adapts: `depth` guesses every time. The drafter reads every prompt before the first token,
+whole: that is in the time to it, and a client that leaves meanwhile is noticed after.
 """
 
 from __future__ import annotations

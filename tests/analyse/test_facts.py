@@ -10,6 +10,7 @@ from battery.analyse.findings import analyse
 from battery.ledger.receipt import Clearance, Receipt
 from battery.ledger.store import Campaign
 from battery.ledger.trace import Trace
+from battery.render.report import markdown
 
 NEVER = [
     Clearance(verdict="not tried", waited_s=0.0),
@@ -97,3 +98,36 @@ def test_the_sentinel_is_read_in_the_order_of_the_run(tmp_path: Path) -> None:
     sentinel = analyse(folder).drift.sentinels[0]
     assert sentinel.windows == 7
     assert sentinel.last_first == pytest.approx(1.0) and sentinel.bracket == pytest.approx(1.0)
+
+
+def test_a_peak_is_a_lower_bound_only_where_an_allocation_failed(tmp_path: Path) -> None:
+    """Who crossed the plan's own cap told its whole peak; it is in the reason, and no "more than" is said of it."""
+
+    def change(receipt: Receipt) -> Receipt:
+        crossed = receipt.cell.arm == "C" and receipt.cell.rung == 384
+        reason = "peak 0.32 GB crossed the plan's cap of 0.3 GB"
+        return (
+            msgspec.structs.replace(receipt, outcome="oom", reason=reason) if crossed else receipt
+        )
+
+    found = analyse(build(tmp_path, World(change=change)))
+    assert found.outcome("C", 384).ended == {"oom": 12}
+    assert found.outcome("C", 384).peak_over is None
+    page = markdown(found)
+    assert (
+        "crossed the plan's cap" in page
+        and "| > " not in page.partition("### 1.5")[0].partition("### 1.4")[2]
+    )
+
+
+def test_what_ended_ok_is_said_of_what_was_looked_at(tmp_path: Path) -> None:
+    def change(receipt: Receipt) -> Receipt:
+        failed = receipt.cell.sentinel and receipt.cell.block == 2
+        return (
+            msgspec.structs.replace(receipt, outcome="timeout", reason="planted")
+            if failed
+            else receipt
+        )
+
+    page = markdown(analyse(build(tmp_path, World(change=change))))
+    assert "Every cell of the attempts that count ended `ok` (sentinels apart)." in page

@@ -70,6 +70,17 @@ def test_an_infeasible_calibration_never_reads_as_passed(tmp_path: Path) -> None
     assert INFEASIBLE in report.markdown(now)
 
 
+def test_the_readings_of_a_refused_gate_opened_none(tmp_path: Path) -> None:
+    def change(receipt: Receipt) -> Receipt:
+        hot = Reading(at_s=-0.2, busy=0.9, temp_c=99.0)
+        return (
+            with_gate(receipt, verdict="refused", reading=hot) if receipt.sequence == 7 else receipt
+        )
+
+    ranges = found(tmp_path, change).gates.ranges
+    assert ranges["busy"] == (0.1, 0.1) and "temp_c" not in ranges
+
+
 def sampled(receipt: Receipt, *samples: Reading) -> Receipt:
     return msgspec.structs.replace(receipt, samples=samples)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -93,6 +94,21 @@ def test_a_difference_that_does_not_survive_correction_is_undecided() -> None:
     told = stats.judge(found, 0.2, 1.0, 0.02, ("faster", "slower"))
     assert told.word == "undecided"
     assert "after Holm" in told.why
+
+
+def test_why_undecided_says_only_what_is_so() -> None:
+    found = stats.Estimate(blocks=12, ratio=1.0, low=0.985, high=1.0175, sd=0.02, p=0.9)
+
+    def why(low: float, correction: str) -> str:
+        one = msgspec.structs.replace(found, low=low)
+        told = stats.judge(one, 0.9, 0.06, 0.02, ("faster", "slower"), correction=correction)
+        assert told.word == "undecided"
+        return told.why.partition(";")[0]
+
+    inside = "the interval holds 1 inside ±2 %, but the p of equivalence after Holm over 3 contexts is 0.060"
+    assert why(0.985, "Holm over 3 contexts") == inside
+    assert why(0.985, "").endswith("but the p of equivalence is 0.060")
+    assert why(0.97, "Holm over 3 contexts") == "the interval holds 1 and is not inside ±2 %"
 
 
 def test_beyond_the_margin_is_the_interval_clear_of_it() -> None:

@@ -130,7 +130,7 @@ def test_precision_ends_when_the_interval_is_narrow_enough(tmp_path: Path) -> No
     assert early.stopped.ended_at == 6 and one.half_width is not None and one.half_width <= 0.05
     assert one.estimate and one.estimate.low and one.estimate.high
     assert one.half_width == pytest.approx((one.estimate.high / one.estimate.low) ** 0.5 - 1)
-    assert "97 % interval" in markdown(early) and "within ±5 %" in markdown(early)
+    assert "97 % interval" in markdown(early) and "no wider than ±5 %" in markdown(early)
     strict = Stopping(rule="precision", half_width=0.0001)
     last = found(tmp_path / "b", world(strict, blocks=8))
     assert [look.block for look in last.stopped.looks] == [6, 8] and last.stopped.ended_at == 8
@@ -159,7 +159,7 @@ def test_precision_looks_where_the_order_balances(
     plan = Plan(ladder=(64,), blocks=blocks, stopping=Stopping(rule="precision", half_width=0.1))
     assert looks(plan, arms) == at
     assert all(block % rows_of_order(arms) == 0 for block in at[:-1])
-    assert "within ±10 %; tests at .03" in rule(plan, arms)
+    assert "no wider than ±10 %; tests at .03" in rule(plan, arms)
 
 
 @pytest.mark.parametrize("screen", ["", "knockout"])

@@ -84,11 +84,16 @@ def test_what_was_started_before_stands_in_header_and_report(
     ]
     assert {one.arms for one in kept.same_arms} == {("A", "C")}
     page = markdown(analyse(receipts / "now"))
-    assert "Campaigns of these arms: 4. Campaigns of other arms: 2." in page
+    assert (
+        "Campaigns with at least two of these arms, whatever their names: 4. All other campaigns: 2."
+        in page
+    )
     assert "| early |" in page and "interrupted before its first window" in page
     first = Campaign(receipts / "other").header().earlier
     assert first is not None and (first.same_arms, first.others) == ((), 0)
-    assert "Campaigns of these arms: none." in markdown(analyse(receipts / "other"))
+    assert "Campaigns with this arm, whatever its name: none." in markdown(
+        analyse(receipts / "other")
+    )
 
     conduct("half")
     conduct("half")

@@ -128,7 +128,7 @@ def stopped_anywhere(root: Path) -> bool:
     assert until((root / "charts" / "tiny-A").is_dir, 60)
     running.send_signal(chance.choice([signal.SIGINT, signal.SIGTERM]))
     code, told = done(running)
-    assert code == 130 and "the same command goes on" in told, (seed, told)
+    assert code == 130 and "give the same command again" in told, (seed, told)
     left_clean(root)
     assert complete(folder) == {"ok": 10}, seed
     report, sealed = root / "reports" / "tiny-A.json", Campaign(folder).sealed()

@@ -59,3 +59,21 @@ def test_a_rule_on_a_switch_goes_with_the_switch() -> None:
     assert no_qkv.engaged == {"kv.bits": 8} and no_lookup.engaged == rules
     plain, only_qkv, _ = derive.isolations(arm)
     assert plain.engaged == {"kv.bits": 8} and only_qkv.engaged == rules
+
+
+def test_the_option_that_makes_the_arms_again() -> None:
+    two = ("prompt_lookup", "fused_qkv")
+    assert derive.option("", (C, msgspec.structs.replace(C, name="D"))) == "--arms C,D"
+    assert derive.option("knockout", derive.knockouts(C)) == "--knockout C:fused_qkv,prompt_lookup"
+    assert (
+        derive.option("isolate", derive.isolations(C, two)) == "--isolate C:prompt_lookup,fused_qkv"
+    )
+    odd = msgspec.structs.replace(C, name="C-no-b-plain-only-x")
+    assert (
+        derive.option("isolate", derive.isolations(odd, two[:1]))
+        == f"--isolate {odd.name}:prompt_lookup"
+    )
+    assert (
+        derive.option("knockout", derive.knockouts(odd, two[:1]))
+        == f"--knockout {odd.name}:prompt_lookup"
+    )

@@ -116,7 +116,10 @@ def test_keys_that_came_later_leave_the_digests_of_older_plans_as_they_were() ->
         ('[stopping]\nrule = "precision"\n', "half_width: must be above 0"),
         ("[stopping]\nhalf_width = 0.02\n", 'only with rule = "precision"'),
         ("[stopping]\nlooks = [6, 12]\n", 'only with rule = "looks"'),
-        ('[stopping]\nrule = "looks"\nlooks = [6, 12]\nlevel = 0.05\n', "level: at most 0.025"),
+        (
+            '[stopping]\nrule = "looks"\nlooks = [6, 12]\nlevel = 0.05\n',
+            "level: must be above 0 and at most 0.025",
+        ),
         ("[[bars]]\n", "give at_least and/or at_most"),
         ("[[bars]]\nat_least = 0.03\nrung = 999\n", "999 is not on the ladder"),
         ("[[bars]]\nat_least = -1.5\n", "shares above"),

@@ -75,6 +75,10 @@ A is faster than C at 512.
 C is `faster` at 16,384.
 C is _faster_ at 16,384.
 ## C is faster at 16,384
+C is not faster, even slower at 16,384.
+C is not faster and even slower at 16,384.
+C isn't faster, slower at 16,384.
+C may be merged, faster and smaller at 16,384.
 """.splitlines()
 FALSE_TABLES = [
     "| arm | conclusion |\n| --- | --- |\n| C | faster at 16,384 |",
@@ -86,6 +90,11 @@ FALSE_TABLES = [
 TRUE = """\
 C may be faster or slower at 16,384.
 C is not faster at 16,384.
+C may be faster and smaller at 16,384.
+C might be faster, even smaller at 16,384.
+C is not faster, slower or equivalent at 16,384.
+C is neither faster nor slower at 16,384.
+C is not shown to be faster and smaller at 16,384.
 It may be that C is faster at 16,384.
 Whether C is faster, slower or equivalent at 16,384 is undecided.
 The gain at 16,384 is undecided.

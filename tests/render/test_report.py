@@ -98,6 +98,19 @@ def test_an_interval_over_the_ladder_is_marked_where_it_is_no_result(
     assert not re.search(r"\| (faster|slower|equivalent)", page)
 
 
+def test_the_p_of_the_margin_stands_among_the_tests(worlds: dict[str, Findings]) -> None:
+    (one,) = worlds["faster"].primary
+    assert one.verdict.qualifier.startswith("by at least") and one.beyond_p_corrected is not None
+    lines = markdown(worlds["faster"]).splitlines()
+    head = next(line for line in lines if "| margin p corrected |" in line).split(" | ")
+    row = next(line for line in lines if line.startswith("| C | decode | 384 (primary) |")).split(
+        " | "
+    )
+    place = head.index("margin p corrected")
+    assert row[place] == pvalue(one.beyond_p_corrected).replace("<", "&lt;")
+    assert row[place - 1] == pvalue(one.tost_p_corrected).replace("<", "&lt;")
+
+
 def test_a_switch_of_which_nothing_was_told_is_named(tmp_path: Path) -> None:
     never = Clearance(verdict="not tried", waited_s=0.0)
 

@@ -40,6 +40,11 @@ ROUTED_ONLY = {"qwen3_moe"}
 DENSE = set(FAMILIES) - {"qwen3_moe", "qwen3_5_moe", "qwen3_vl_moe"}
 OPTIONS = {"quantized_kv": {"group": "32"}}
 """The heads of the tiny models are narrower than its usual group."""
+NO_REWIND = [
+    (HYBRIDS, r"ArraysCache cannot give rejected tokens back"),
+    ({"gemma3"}, r"RotatingKVCache cannot give rejected tokens back"),
+]
+NO_DRAFT = [(set(FAMILIES), r"no draft switch is on, so there is nothing to accept")]
 MAY_DECLINE: dict[str, list[tuple[set[str], str]]] = {
     "fused_qkv": [],
     "shared_rotary": [],
@@ -53,10 +58,9 @@ MAY_DECLINE: dict[str, list[tuple[set[str], str]]] = {
         (set(FAMILIES) if compiler() is None else set(), r"fuses nothing on this CPU"),
     ],
     "fast_norm": [(set(FAMILIES) - {"gemma3"}, r"norms .* already is one mx\.fast\.rms_norm")],
-    "prompt_lookup": [
-        (HYBRIDS, r"ArraysCache cannot give rejected tokens back"),
-        ({"gemma3"}, r"RotatingKVCache cannot give rejected tokens back"),
-    ],
+    "prompt_lookup": NO_REWIND,
+    "draft_model": NO_REWIND,
+    **dict.fromkeys(("block_verify", "cascade", "typical"), NO_DRAFT),
     "quantized_kv": [
         ({"qwen2"}, r"layer 0 has heads of 16 numbers, .* leave quantized_kv off"),
     ],
@@ -91,7 +95,7 @@ def test_the_table_of_declines_names_every_switch() -> None:
 @pytest.mark.parametrize("quantisation", QUANTISATIONS)
 def test_every_switch_climbs_or_declines_as_the_table_says(family: str, quantisation: str) -> None:
     asked = [Asked(name, OPTIONS.get(name, {})) for name in known()]
-    climbs = climb_all(tiny([family], [quantisation]), asked, Plan(1, 4, 4), lambda one: None)
+    climbs = climb_all(tiny([family], [quantisation]), asked, Plan(1, 4, (1, 4)), lambda one: None)
     assert [told for one in climbs if (told := wrong(one, family))] == []
     assert summary(climbs)["rungs"] > 20
 
@@ -151,8 +155,8 @@ def fallen(*_: object) -> None:
 def test_processes_side_by_side_find_what_one_finds() -> None:
     models = tiny(["llama", "qwen2"], ["none"])
     asked, told = [Asked("fused_qkv"), Asked("fused_experts")], list[Climb]()
-    alone = climb_all(models, asked, Plan(1, 4, 4), lambda one: None)
-    found = climb_side_by_side(models, asked, Plan(1, 4, 4), told.append, processes=2)
+    alone = climb_all(models, asked, Plan(1, 4, (1, 4)), lambda one: None)
+    found = climb_side_by_side(models, asked, Plan(1, 4, (1, 4)), told.append, processes=2)
 
     def timeless(climbs: list[Climb]) -> list[Climb]:
         return [
@@ -167,7 +171,7 @@ def test_processes_side_by_side_find_what_one_finds() -> None:
 def test_an_error_of_one_process_is_the_error_of_all() -> None:
     models = [Model("synthetic:tiny-llama-none"), Model("synthetic:tiny-lama")]
     with pytest.raises(Exception, match="did you mean 'tiny-llama'"):
-        climb_side_by_side(models, [Asked("fused_qkv")], Plan(1, 2, 2), lambda one: None, 2)
+        climb_side_by_side(models, [Asked("fused_qkv")], Plan(1, 2, (1, 2)), lambda one: None, 2)
 
 
 def test_a_process_that_dies_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,10 +203,12 @@ def test_the_command_tells_of_every_model_and_ends_with_one_line_of_numbers() ->
     assert json.loads(last) == {"switches": 1, "families": 2, "rungs": 14, "failed": 0}
 
 
-def test_a_model_of_random_weights_has_a_length_of_its_own() -> None:
-    plan = Plan()
-    assert plan.of(Model("smollm2-135m").random).tokens == plan.tokens > plan.tokens_random
-    assert plan.of(Model("synthetic:tiny-llama").random).tokens == plan.tokens_random
+def test_a_model_of_random_weights_has_a_plan_of_its_own() -> None:
+    plan = Plan(prompts=3, tokens=9, of_random=(1, 5))
+    real = plan.of(Model("smollm2-135m").random)
+    small = plan.of(Model("synthetic:tiny-llama").random)
+    assert (real.prompts, real.tokens, len(real.battery())) == (3, 9, 6)
+    assert (small.prompts, small.tokens, len(small.battery())) == (1, 5, 2)
 
 
 def test_of_a_real_model_two_processes_take_half_of_the_switches_each() -> None:

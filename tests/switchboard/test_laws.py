@@ -9,7 +9,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from chances import answer, enumerated, p_value, session
-from served import Engine
+from served import Engine, refused
 
 from benchmarks.acceptance.oracle import Matched, outcomes, own
 from benchmarks.acceptance.worlds import Kind, World, world
@@ -180,6 +180,9 @@ def test_two_laws_are_refused() -> None:
         ConfigError, match="at most one acceptance law can be on, not cascade and typical"
     ):
         Board(parse_asked(asked, []), {})
+    flags = [word for one in asked for word in ("--switch", one)]
+    status, said = refused(*TINY, *flags)
+    assert status == 2 and "not cascade and typical: each of them decides alone" in said
     killed = Board(parse_asked(asked, []), {"SWITCHBOARD_TYPICAL": "0"})
     assert killed.positions["typical"].state == "off"
 

@@ -18,7 +18,7 @@ def of(
 ) -> tuple[Outcome, str, dict[str, Any]]:
     """Outcome, reason and evidence; `log_mark` is where the log stood before the request.
 
-    Out of memory in STATS.md 5.2's order: words in the answer, words in the log, the kernel's word. A timeout never is.
+    Out of memory in this order: words in the answer, words in the log, the kernel's word. A timeout never is.
     """
     if done.outcome == "timeout":
         return "timeout", done.reason or "no end in time", dict(done.evidence)

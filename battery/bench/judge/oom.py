@@ -2,7 +2,7 @@
 
 Pure. An allocator's own words are evidence; a bare "oom" inside another word, a timeout, SIGKILL alone, advice on what
 to do "if you are running out of memory", and words that the request or the model's own answer already held are not.
-The families and their messages: STATS.md 5.2; each has its real texts in tests/bench/test_oom.py.
+Each family has its real texts in tests/bench/test_oom.py.
 """
 
 from __future__ import annotations

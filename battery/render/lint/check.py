@@ -1,8 +1,9 @@
 """Every rule over one page: what a report may not say, with the line, the rule and the remedy.
 
-A page is checked as it stands, generated or written by hand; with the Findings of its campaign the headline is also
-held against them. The rules look at words and figures only: they find the ways in which reports mislead that can be
-seen on the page, and a page without a violation is not thereby true (`verify` is what compares it with receipts).
+A page is checked as it stands, generated or written by hand; with the Findings of its campaign headline, claims and
+verdict cells are held against them, too. The rules look at words and figures only: they find the ways in which reports
+mislead that can be seen on the page, and a page without a violation is not thereby true (`verify` is what compares it
+with receipts).
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 Sentences are read by words: which claim, about which arm, metric and context, and with which figure. What a sentence
 leaves out is taken from the sentences before it in its paragraph, what a cell leaves out from its row; a page with one
-candidate needs no name for it. Words in quotation marks, in code and in cells count like any others. The rule is wary,
-not clever: it takes a claim for one that no verdict supports rather than let it pass.
+candidate needs no name for it. Words in quotation marks, in code and in cells count like any others, but for a column
+titled “reason”, which holds others' words. The rule is wary, not clever: it takes a claim for one that no verdict
+supports rather than let it pass.
 
 It cannot see a claim without a subject (“and it is faster, too” where no arm, metric or figure is near), numbers
 written as words (“a third faster” is read as “faster”), a bare figure that no word makes a claim (“at 16,384: +30.7 %

@@ -2,6 +2,9 @@
 
 A hedge withdraws a claim that follows it in the same clause: “may be faster” claims nothing, “faster, and may be
 merged” does. What is said of a noun afterwards counts as well: “the gain is undecided”.
+
+A claim that “and”, “or” or a comma joins directly to a withdrawn one is withdrawn with it: “may be faster and smaller”.
+Where that one is denied, only “or” and “nor” carry the denial on: “not faster, even slower” says slower.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ _TOLD_OPEN = re.compile(rf"\b(?:{_OPEN})\b", re.I)
 _ASSURED = re.compile(r"(?<!\bbe)\s+that\b", re.I)
 """“You may trust that C is faster” hedges nothing; “it may be that” does."""
 _MODAL = re.compile(r"would|could|might|may|should|if|can't|cannot|never", re.I)
+_DENIES = re.compile(r"not|n['’]t|never|neither", re.I)
 _JOINED = re.compile(r"[\s,/]*(?:(?:and|or|nor)\b[\s,]*)?(?:even\s+|also\s+)?", re.I)
 
 
@@ -51,15 +55,18 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
 def asserted(sentence: str, of_metric: bool = False) -> tuple[str, list[Claim]]:
     """The sentence without the clauses that claim nothing, blanked at the same length, and the claims that are made."""
     made, kept, text = list(claims(sentence, of_metric)), [], list(sentence)
-    withdrawn: Claim | None = None
+    carried = _carried(sentence, made)
+    withdrawn: tuple[Claim, str] | None = None
     for low, high in _clauses(sentence, made):
         clause = sentence[low:high]
         own = [one for one in made if low <= one.start < high]
         stand = []
         for one in own:
-            joined = withdrawn and _JOINED.fullmatch(sentence[withdrawn.end : one.start])
-            if joined or _hedged(one, clause, low):
-                withdrawn = one
+            how = _hedged(one, clause, low)
+            if not how and withdrawn and withdrawn[1] in carried[one.start]:
+                how = withdrawn[1]
+            if how:
+                withdrawn = (one, how)
             else:
                 withdrawn = None
                 stand.append(one)
@@ -79,10 +86,29 @@ def _clauses(sentence: str, made: Sequence[Claim]) -> Iterator[tuple[int, int]]:
     yield from itertools.pairwise((0, *cuts, len(sentence)))
 
 
-def _hedged(claim: Claim, clause: str, low: int) -> bool:
-    """Whether something before the claim in its clause withdraws it, or is said of the noun after it."""
+def _carried(sentence: str, made: Sequence[Claim]) -> dict[int, tuple[str, ...]]:
+    """By the place of each claim, what it takes over from the claim just before it: being left open, being denied."""
+    found: dict[int, tuple[str, ...]] = {}
+    offered = False
+    for before, one in reversed([*itertools.pairwise((None, *made))]):
+        link = _JOINED.fullmatch(sentence[before.end : one.start]) if before and one else None
+        word = re.search(r"\b(?:and|or|nor)\b", link.group(), re.I) if link else None
+        # a list is denied as a whole where “or” ends it: “not faster, slower or equivalent”
+        offered = bool(link) and (offered if word is None else word.group().lower() != "and")
+        if one:
+            found[one.start] = ("open", "denied") if offered else ("open",) if link else ()
+    return found
+
+
+def _hedged(claim: Claim, clause: str, low: int) -> str:
+    """How what stands before a claim in its clause, or is said of its noun after it, withdraws it: open, denied."""
     before, after = clause[: claim.start - low], clause[claim.end - low :]
-    for hedge in _HEDGE.finditer(before):
-        if not (_MODAL.fullmatch(hedge.group()) and _ASSURED.search(before[hedge.end() :])):
-            return True
-    return bool((claim.noun or re.match(r"\W*That\b", before)) and _TRAILING.search(after))
+    hedges = [
+        hedge.group()
+        for hedge in _HEDGE.finditer(before)
+        if not (_MODAL.fullmatch(hedge.group()) and _ASSURED.search(before[hedge.end() :]))
+    ]
+    if hedges:
+        return "denied" if all(map(_DENIES.fullmatch, hedges)) else "open"
+    noun = claim.noun or re.match(r"\W*That\b", before)
+    return "open" if noun and _TRAILING.search(after) else ""
