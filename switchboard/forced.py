@@ -5,8 +5,9 @@ text leads to, rejected guesses are taken back, and the sampler filters and draw
 recorded token takes its place. So two engines, or one with other switches, can be timed on one text, whatever
 rounding, a lossy cache or another acceptance law would have made of it.
 
-A guess stands when it is the recorded token. That is the exact law's rule for a text that is known; under a law that
-accepts more, what stands here is what stands of this text, and not what the law would have let pass.
+A guess stands when it is the recorded token: what the law for certain guesses does on this text by itself. Guesses that
+were drawn, and laws that let more pass (typical, cascade), accept more often on a text that they may lead than on a
+given one: for them a forced run counts fewer tokens per step than a free one, and says only what a step costs.
 """
 
 from __future__ import annotations

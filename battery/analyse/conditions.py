@@ -115,7 +115,8 @@ def _replayed(case: Case) -> list[Doubt]:
         Doubt(
             severity="note",
             what=f"every arm followed texts of {source.campaign}: lengths, acceptance and tokens per step are those of"
-            " these texts, whatever an arm would have written or let pass",
+            " these texts, whatever an arm would have written; where it draws its guesses, or its law lets more pass"
+            " than the text's own token, not as many of them stand here as on a text that it leads",
             remedy=f"{source.campaign} has what the arms write by themselves; battery beside sets both side by side",
         )
     ]

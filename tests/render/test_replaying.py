@@ -45,6 +45,8 @@ def test_a_replays_page_says_so_at_its_top_and_the_linter_wants_it(tmp_path: Pat
     assert lint(page, found) == []
     top = page.split("## 1.")[0]
     assert "what arm A wrote in the campaign `free`" in top and replaying.STANDS_FOR in top
+    (limit,) = [one for one in found.doubts if "followed texts of free" in one.what]
+    assert limit.severity == "note" and limit.what in page
     assert not [one for one in lint(markdown(source), source) if one.rule == "replay-stated"]
     for old, new, told in (
         ("`free`", "`other`", "does not name free"),
