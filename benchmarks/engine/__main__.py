@@ -33,7 +33,7 @@ from benchmarks.peers import NotDriven
 from benchmarks.peers.environment import python_of
 from switchboard.models import Source, resolve
 
-RUNGS, BLOCKS, SLICE, SEED = (128, 512), 6, 8, 5
+RUNGS, BLOCKS, SLICE, SEED = (128, 512), 5, 8, 5
 DISTURBED = 0.05
 ROUTE_RUNG, ROUTE_BLOCKS, ROUTE_SLICE = 16, 3, 4
 LLAMA_WHEEL = "xllamacpp"
@@ -95,13 +95,22 @@ def gather(
 ) -> dict[str, Any]:
     """The blocks that were measured and the arms after the last of them; `stopped` says what ended it early."""
     blocks = max(block for block, _ in texts)
+
+    def renew() -> None:
+        """Every arm in a process of its own once more, warm."""
+        for arm in taken:
+            running[arm.name].again()
+        rounds.expected(taken, running, texts, size)
+
     pace = rounds.expected(taken, running, texts, size)
-    say(f"about {blocks * pace / 60:.1f} minutes for {blocks} blocks; Ctrl-C keeps those done")
+    say(
+        f"about {blocks * pace / 60:.1f} minutes for {blocks} blocks, and launches before each; Ctrl-C keeps those done"
+    )
     samples: list[Sample] = []
     arms: list[dict[str, Any]] = []
     stopped, done, began = None, 0, time.monotonic()
     try:
-        for block in rounds.measure(taken, running, texts, size):
+        for block in rounds.measure(taken, running, texts, size, renew):
             samples, arms, done = [*samples, *block], described(taken, running), done + 1
             left = (time.monotonic() - began) / done * (blocks - done)
             say(f"block {done} of {blocks}; about {left / 60:.1f} minutes left")
@@ -120,7 +129,7 @@ def compare(wanted: Sequence[Arm], source: Source, asked: argparse.Namespace) ->
         longest = max(asked.rungs) + 1 + 2 * kinds.SLICES * asked.slice
         taken, running, absent = open_all(wanted, source, longest, room)
         texts = rounds.passages(encoder(running[PLAIN]), asked.rungs, asked.blocks, SEED)
-        watch = machine.Watch([engine.pid for engine in running.values()])
+        watch = machine.Watch()
         found = gather(taken, running, texts, asked.slice)
         others = watch.others()
     if others > DISTURBED:

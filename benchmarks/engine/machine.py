@@ -9,12 +9,13 @@ bytes count twice. The best of several passes, since other work only ever takes 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -75,10 +76,9 @@ def look(passes: int, size: int) -> dict[str, Any]:
 
 
 class Watch:
-    """From its making on: time of all processes and of the hypervisor, less that of the engines and our own."""
+    """From its making on: time of all processes and of the hypervisor, less our own and that of all we started."""
 
-    def __init__(self, pids: Sequence[int]) -> None:
-        self._processes = [psutil.Process(pid) for pid in pids] + [psutil.Process()]
+    def __init__(self) -> None:
         self._began = (time.monotonic(), self._busy(), self._ours())
 
     def others(self) -> float:
@@ -94,8 +94,15 @@ class Watch:
             sum(value for name, value in psutil.cpu_times()._asdict().items() if name not in IDLE)
         )
 
-    def _ours(self) -> float:
-        return float(sum(sum(one.cpu_times()[:2]) for one in self._processes))
+    @staticmethod
+    def _ours() -> float:
+        """Of this process, of the children that have ended, and of those that live."""
+        own = psutil.Process()
+        spent = float(sum(own.cpu_times()[:4]))
+        for one in own.children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                spent += float(sum(one.cpu_times()[:2]))
+        return spent
 
 
 if __name__ == "__main__":

@@ -179,8 +179,8 @@ def _switches(told: dict[str, Any]) -> str:
     if not rows:
         return ""
     return (
-        "## Switches\n\nAs each process told them after its last text, with how often each ran in all texts. Engaged:"
-        " it ran in the last text; armed: it is on and did not; declined: it does not fit here, and the arm ran"
+        "## Switches\n\nAs each last process told them after its last text, with how often each ran in its texts."
+        " Engaged: it ran in the last text; armed: it is on and did not; declined: it does not fit here, and the arm ran"
         " without it. A dash: the arm was not asked for it, or has nothing else and was not measured.\n\n"
         f"{words.table(('switch', 'alone', *joint, 'what it says'), rows)}"
     )
@@ -250,8 +250,8 @@ def _limits(told: dict[str, Any]) -> str:
     found = set(names(told))
     llamas = sorted(name for name in found if name.startswith(LLAMA))
     parts = [
-        "One machine, one model, one run. An interval speaks for these prompts in this session and for one launch of"
-        " each arm; another launch may lie elsewhere in memory and run at another rate.",
+        "One machine, one model, one run. Every block has new processes, since where a launch happens to lie in memory"
+        " alone changes its rate by percents; an interval speaks for these prompts and launches in this session.",
         "switchboard builds the next step's graph while the current one computes, starts its first layers, hands the"
         " token on and then starts the rest; mlx_lm starts the whole next step first. So a turn is timed from its"
         " first token to its last, with as much started ahead at the one as at the other, and what was started is"

@@ -98,11 +98,20 @@ def expected(
 
 
 def measure(
-    arms: Sequence[Arm], engines: Mapping[str, Asked], prompts: Prompts, size: int
+    arms: Sequence[Arm],
+    engines: Mapping[str, Asked],
+    prompts: Prompts,
+    size: int,
+    renew: Callable[[], None] | None = None,
 ) -> Iterator[list[Sample]]:
-    """The samples of one block after the other; `size` is the number of tokens of a slice."""
+    """The samples of one block after the other; `size` is the number of tokens of a slice.
+
+    `renew` is called before every block but the first: blocks of one launch share its luck, and are no units.
+    """
     blocks, rungs = sorted({block for block, _ in prompts}), sorted({rung for _, rung in prompts})
     for block in blocks:
+        if renew is not None and block != blocks[0]:
+            renew()
         made: list[Sample] = []
         for place, rung in enumerate(rungs):
             taking = {arm.name: arm for arm in at(arms, rungs, rung)}

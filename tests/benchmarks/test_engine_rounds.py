@@ -32,6 +32,9 @@ class Scripted:
         self.prompts: list[list[int]] = []
         self.told = 0
 
+    def again(self) -> None:
+        self.log.append(("again", self.name))
+
     def ask(self, do: str, **more: Any) -> dict[str, Any]:
         self.log.append((do, self.name))
         if do == "facts":
@@ -64,7 +67,10 @@ def test_a_block_reads_in_turn_and_decodes_there_and_back() -> None:
     taken.append(Arm(name="short", engine="mlx_lm", lowest=True))
     engines = {arm.name: Scripted(arm.name, log, 5 if arm.name == "b" else 0) for arm in taken}
     texts = {(block, 16): [block] * 16 for block in (1, 2)}
-    samples = [one for block in rounds.measure(taken[:3], engines, texts, 3) for one in block]
+    renewed: list[int] = []
+    blocks = rounds.measure(taken[:3], engines, texts, 3, lambda: renewed.append(len(log)))
+    samples = [one for block in blocks for one in block]
+    assert renewed == [len(log) // 2], "before the second block, and not before the first"
     first = [name for do, name in log[: len(log) // 2] if do == "begin"]
     slices = [name for do, name in log[: len(log) // 2] if do == "go"]
     assert slices[:3] == first and slices[3:6] == first[::-1]
@@ -116,6 +122,9 @@ def test_a_talking_library_an_error_and_a_death_are_told_apart() -> None:
     try:
         assert engine.facts == {"version": "1"}
         assert engine.ask("go", least=2) == {"tokens": [1, 1]}
+        pid = engine.pid
+        engine.again()
+        assert engine.pid != pid and engine.ask("go", least=1) == {"tokens": [1]}
         with pytest.raises(Failed, match="ValueError: no such prompt"):
             engine.ask("begin", prompt=[], count=1)
         with pytest.raises(Failed, match="exit status 3"):
