@@ -14,7 +14,7 @@ READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
 .PHONY: help setup battery run plan status charts report lint verify bars arms doctor probe import combine test check bench-client \
-  bench-stats bench-engine bench-acceptance bisect census soak lock clean
+  bench-stats bench-engine bench-acceptance bisect census soak soak-switchboard lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -97,6 +97,9 @@ bench-engine: $(READY) ## switchboard beside mlx_lm and llama.cpp, same weights,
 
 soak: $(READY) ## 500 cells against an engine that breaks at random, stopped and killed in between; some minutes
 	@$(BIN)/python benchmarks/soak.py
+
+soak-switchboard: $(READY) ## 2,000 requests of every kind to one server, whose memory must stay flat; some minutes
+	@$(BIN)/python -m benchmarks.soak_switchboard --out reports/soak-switchboard.json $(BENCH)
 
 lock: ## pin every dependency with its hashes; needs uv
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 from rich.console import Console
 
 from battery.bench.backends import load_backend
@@ -18,6 +19,7 @@ from battery.ledger.claims import unknown_arm
 from battery.ledger.errors import ArmError, InputError, ReceiptError
 from battery.ledger.plan import Plan, load_plan
 from battery.ledger.store import Campaign, Header, Screen, complete_blocks
+from battery.ledger.trajectories import Trajectories, recorded
 
 
 def load_arms(text: str, root: Path) -> list[Arm]:
@@ -61,12 +63,35 @@ def screen_of(knockout: str | None, isolate: str | None) -> Screen:
     return "isolate" if isolate is not None else "knockout" if knockout is not None else ""
 
 
-def plan_for(name: str, arms: Sequence[Arm], root: Path) -> Plan:
-    """The plan of this name; ArmError if one of its bars is about an arm that is no candidate here."""
-    plan = load_plan(name, root / "plans")
+def plan_for(
+    name: str | None, arms: Sequence[Arm], root: Path, texts: Trajectories | None = None
+) -> Plan:
+    """The plan of this name; ArmError if one of its bars is about an arm that is no candidate here.
+
+    Without a name it is `quick`, or with recorded texts the plan of the campaign that they come from; whose texts every
+    arm follows is a part of it.
+    """
+    plan = texts.plan() if texts and name is None else load_plan(name or "quick", root / "plans")
     if wrong := unknown_arm(plan, [arm.name for arm in arms]):
         raise ArmError(f"plan {plan.name}: {wrong}")
-    return plan
+    return plan if texts is None else msgspec.structs.replace(plan, replay=texts.replay)
+
+
+def texts_of(replay: str | None, seed: int | None, root: Path) -> Trajectories | None:
+    """The recorded texts that `--replay` names (`FROM`, or `FROM:BLOCK` for those of one block); None without it."""
+    if replay is None:
+        return None
+    name, colon, block = replay.rpartition(":")
+    one_block = bool(colon) and block.isdigit()
+    texts = recorded(
+        Campaign(folder_of(name if one_block else replay, root)), int(block) if one_block else None
+    )
+    if seed is not None and seed != texts.header.seed:
+        raise InputError(
+            f"--seed {seed}: a replay has the prompts of {texts.replay.campaign}, whose seed is {texts.header.seed};"
+            " leave --seed out"
+        )
+    return texts
 
 
 def folder_of(campaign: str, root: Path) -> Path:
@@ -221,7 +246,13 @@ def _unlike(header: Header, arms: Sequence[Arm], machine: Mapping[str, Any]) -> 
         for arm in arms
         if header.arm_digests.get(arm.name, arm.digest) != arm.digest
     ]  # fmt: skip
-    found = [f"arm {name} is not the arm of that name there" for name in changed]
+    replayed = header.plan.replayed
+    found = (
+        [f"it replayed texts of {replayed.campaign}: a free campaign spreads more"]
+        if replayed
+        else []
+    )
+    found += [f"arm {name} is not the arm of that name there" for name in changed]
     if other := _other_machine(header, machine):
         told = ", ".join(
             f"{key} {header.machine.get(key)} there, {machine.get(key)} here" for key in other

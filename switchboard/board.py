@@ -26,6 +26,7 @@ from switchboard.registry import (
     Recached,
     SamplingProposer,
     Stage,
+    Started,
     Switch,
     Target,
     known,
@@ -206,6 +207,20 @@ class Board:
             position.on = True
             return made
         return None
+
+    def apply_start(self, session: Any) -> None:
+        """Put on the `start` switches; one that stands on another after that one."""
+        for position in sorted(self._asked("start"), key=lambda one: one.switch.after is not None):
+            needed = position.switch.after
+            if needed is not None and not self.positions[needed].on:
+                position.decline(f"it stands on {needed}, which is {self.positions[needed].state}")
+                continue
+            try:
+                done: Started = position.switch.apply(session, position.options, position.counter)
+            except Declined as declined:
+                position.decline(str(declined))
+                continue
+            position.on, position.reason = True, done.note
 
     def law(self, proposer: Proposer | None) -> Law | None:
         """The acceptance law that was asked for, if it can judge what this proposer guesses; None is the exact one."""

@@ -2,12 +2,22 @@
 
 A factory makes the cache for the room that a request needs. The plain one is the model's own; `cache` switches give
 others, by putting something else in the place of some entries (`replaced`).
+
+Tokens are taken back after a verify pass (`Checkpoint`). What that takes is a matter of the entry's kind:
+
+- rows by their place (plain, in place, quantised): the count of rows goes back, and the next pass writes over them;
+- rows in a window that rotates: a pass of several rows lays them out in order, the oldest first, so that those of the
+  rejected tokens are cut off at the end, also when the window is full;
+- a state that sums up all tokens (linear attention, convolutions): nothing can be cut off. References to the arrays
+  from before the pass are kept, put back, and the accepted tokens are read once more, which costs one pass.
 """
 
 from __future__ import annotations
 
+import copy
 from collections import Counter as Classes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache as once
 from functools import partial
 from typing import Any
 
@@ -104,35 +114,129 @@ def passes(model: Any, factory: CacheFactory, room: Room) -> list[mx.array]:
     cache = factory(room)
     logits = [model(mx.array([list(PREFILL)]), cache=cache)]
     logits += [model(mx.array([[token]]), cache=cache) for token in STEPS]
+    before = Checkpoint(cache)
     logits.append(model(mx.array([list(DRAFT)]), cache=cache))
     mx.eval(logits)
     if cannot_rewind(cache) is None:
-        rewind(cache, TAKEN_BACK)
+        before.keep(model, DRAFT, len(DRAFT) - TAKEN_BACK)
     logits += [model(mx.array([[token]]), cache=cache) for token in AFTER]
     mx.eval(logits)
     return logits
 
 
-def cannot_rewind(cache: list[Any]) -> str | None:
-    """Why a cache cannot give tokens back, or None when it can.
-
-    A rotating cache can until it is full; speculation over it would fail in the middle of a text, so it counts as
-    one that cannot.
-    """
+def parts(cache: Sequence[Any]) -> Iterator[Any]:
+    """Every cache in a list of them, with those that are made of several taken apart."""
     for entry in cache:
+        inner = getattr(entry, "caches", None)
+        if inner is None:
+            yield entry
+        else:
+            yield from parts(inner)
+
+
+def is_state(entry: Any) -> bool:
+    """Whether an entry sums up its tokens instead of holding a row for each."""
+    return isinstance(entry, _kinds()[0])
+
+
+def rotates(entry: Any) -> bool:
+    """Whether an entry holds the rows of a window and writes over its oldest."""
+    return isinstance(entry, _kinds()[1])
+
+
+@once
+def _kinds() -> tuple[type, type]:
+    return lm.caches().ArraysCache, lm.caches().RotatingKVCache
+
+
+def cannot_rewind(cache: list[Any]) -> str | None:
+    """Why a cache cannot give tokens back, or None when it can; the kinds that can are named at the top."""
+    for entry in parts(cache):
+        if is_state(entry) or rotates(entry):
+            continue
         if not entry.is_trimmable() or hasattr(entry, "max_size"):
             return f"the model's {type(entry).__name__} cannot give rejected tokens back"
     return None
 
 
+def cannot_step_back(cache: list[Any]) -> str | None:
+    """Why a cache cannot give back tokens that it read one at a time, without a Checkpoint; or None when it can."""
+    for entry in parts(cache):
+        if is_state(entry) or rotates(entry):
+            return f"the model's {type(entry).__name__} cannot give tokens back that it read one by one"
+    return cannot_rewind(cache)
+
+
 def rewind(cache: list[Any], count: int) -> None:
-    """Take the last `count` tokens back."""
+    """Take the last `count` tokens back from rows; a state needs the Checkpoint from before them.
+
+    A window must have read them in one pass, together with a token that stays.
+    """
     if count == 0:
         return
-    for entry in cache:
-        taken = entry.trim(count)
+    for entry in parts(cache):
+        if is_state(entry):
+            raise RuntimeError(f"{type(entry).__name__} gives no token back without a checkpoint")
+        taken = _cut(entry, count) if rotates(entry) else entry.trim(count)
         if taken != count:
             raise RuntimeError(f"{type(entry).__name__} gave back {taken} of {count} tokens")
+
+
+def _cut(entry: Any, count: int) -> int:
+    """Cut the last rows off a window; how many could be."""
+    if entry._idx == entry.keys.shape[2]:
+        # mlx-lm's own trim leaves the rows where they are, and once the window is full the next pass would keep them.
+        end = entry.keys.shape[2] - count
+        entry.keys, entry.values = entry.keys[..., :end, :], entry.values[..., :end, :]
+    elif entry._idx != entry.offset:
+        return 0
+    entry.offset -= count
+    entry._idx -= count
+    return count
+
+
+def alias(value: Any) -> Any:
+    """The same arrays under other names: a later write into the originals does not change them.
+
+    No number is copied, until one of the two is written into.
+    """
+    if isinstance(value, list | tuple):
+        return type(value)(alias(one) for one in value)
+    return copy.copy(value) if isinstance(value, mx.array) else value
+
+
+class Checkpoint:
+    """A cache as it is before a pass, from which any part of that pass can be taken back.
+
+    Costs references to the arrays of windows and states, no copies of them: under a microsecond an array.
+    """
+
+    def __init__(self, cache: list[Any]) -> None:
+        self._cache = cache
+        self._held = [
+            (entry, alias(entry.state))
+            for entry in parts(cache)
+            if is_state(entry) or rotates(entry)
+        ]
+        self._replays = any(is_state(entry) for entry, _ in self._held)
+
+    def keep(self, model: Any, fed: Sequence[int], count: int) -> None:
+        """Leave the first `count` of the tokens that the pass read; nothing is evaluated here.
+
+        With a state among the entries everything goes back, and those tokens are read again: the cache is then bitwise
+        what one pass over them alone leaves. Without, their rows stay as the pass of all of them rounded them.
+        """
+        if count == len(fed):
+            return
+        if count and not self._replays:
+            rewind(self._cache, len(fed) - count)
+            return
+        held = {id(entry) for entry, _ in self._held}
+        rewind([entry for entry in parts(self._cache) if id(entry) not in held], len(fed))
+        for entry, state in self._held:
+            entry.state = alias(state)
+        if count:
+            model(mx.array([list(fed[:count])]), cache=self._cache)
 
 
 def arrays(cache: list[Any]) -> list[Any]:

@@ -11,12 +11,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import mlx.core as mx
 
 from switchboard import cache as kv
-from switchboard.sampler import Sampler
+from switchboard.accept.ruling import Verdict
+
+
+class Chooser(Protocol):
+    """What the loops ask of a sampler."""
+
+    def choose(self, logits: mx.array, made: int) -> mx.array:
+        """A token for the one row of logits, not evaluated yet; `made` tokens came before."""
+
+    def judge(self, logits: mx.array, draft: Sequence[int], made: int) -> Verdict:
+        """What stands of a draft, given the logits after the last token and after each guess."""
 
 
 @dataclass
@@ -100,7 +110,7 @@ def value(token: mx.array) -> int:
 
 
 def plain(
-    model: Any, cache: list[Any], last: int, sampler: Sampler, count: int
+    model: Any, cache: list[Any], last: int, sampler: Chooser, count: int
 ) -> Iterator[list[int]]:
     """Up to `count` tokens after the last prompt token, one at a time."""
     current = sampler.choose(forward(model, cache, mx.array([last])), 0)

@@ -164,7 +164,7 @@ def differs(target: Text, other: Text) -> str | None:
 def unfit(target: Any, model: Any, layers: int) -> str | None:
     """Why a model cannot guess for the target, found by running it, or None."""
     cache = fresh(model, layers)
-    why = kv.cannot_rewind(cache)
+    why = kv.cannot_step_back(cache)
     if why is not None:
         return f"the drafter's cache: {why}"
     try:

@@ -44,12 +44,19 @@ class Declined(SwitchboardError):
 
 
 class RequestError(SwitchboardError):
-    """A request that cannot be served, with the HTTP status and the code that say why."""
+    """A request that cannot be served, with the HTTP status, the code and the field that say why."""
 
-    def __init__(self, message: str, code: str = "invalid_request", status: int = 400) -> None:
+    def __init__(
+        self,
+        message: str,
+        code: str = "invalid_request",
+        status: int = 400,
+        param: str | None = None,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.status = status
+        self.param = param
 
 
 class OutOfMemory(RequestError):

@@ -10,13 +10,15 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import psutil
 
-from switchboard import __version__, blas, memory
+from switchboard import __version__, blas, memory, metrics
 from switchboard.config import Config
 from switchboard.models import Source
 from switchboard.session import Session
@@ -50,7 +52,8 @@ class Health:
     def document(self) -> dict[str, Any]:
         """The answer of /health."""
         loaded, source = self._session.loaded, self._source
-        board = self._session.board
+        board, pool = self._session.board, self._session.pool
+        kept = None if pool is None else pool.told()
         return {
             "status": "ok",
             "pid": os.getpid(),
@@ -74,14 +77,51 @@ class Health:
                 "peak": memory.peak(),
                 "load_peak": self._session.load_peak,
                 "limit": self._config.memory_limit,
+                "prompt_cache": None if kept is None else kept["bytes"],
                 "source": "mlx",
             },
+            "prompt_cache": kept,
             "config_digest": self._digest,
             "uptime_s": round(time.monotonic() - self._started, 3),
-            "requests": self._worker.finished,
-            "cancelled": self._worker.cancelled,
+            "requests": self._worker.totals.outcomes["finished"],
+            "cancelled": self._worker.totals.outcomes["cancelled"],
+            "failed": self._worker.totals.outcomes["failed"],
             "packages": self._packages,
         }
+
+    def metrics(self, responses: Mapping[int, int]) -> str:
+        """The answer of /metrics; `responses` are HTTP answers by their status."""
+        answers = [({"code": str(code)}, count) for code, count in sorted(responses.items())]
+        process = psutil.Process()
+        worker, counted = self._worker, "HTTP answers begun, by status."
+        return metrics.text(
+            [
+                *metrics.of_health(self.document()),
+                *metrics.of_totals(worker.totals),
+                metrics.Family("switchboard_http_responses_total", "counter", counted, [*answers]),
+                metrics.single(
+                    "switchboard_requests_waiting",
+                    "gauge",
+                    "Waiting for their turn.",
+                    worker.waiting,
+                ),
+                metrics.single(
+                    "switchboard_requests_running", "gauge", "Being answered.", int(worker.busy)
+                ),
+                metrics.single(
+                    "process_resident_memory_bytes",
+                    "gauge",
+                    "Resident memory of the process.",
+                    process.memory_info().rss,
+                ),
+                metrics.single(
+                    "process_start_time_seconds",
+                    "gauge",
+                    "When the process started, in Unix time.",
+                    process.create_time(),
+                ),
+            ]
+        )
 
 
 def build() -> dict[str, Any]:

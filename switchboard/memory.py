@@ -32,6 +32,11 @@ def reset_peak() -> int:
     return before
 
 
+def over(limit: int | None) -> bool:
+    """Whether more is in use than the limit allows."""
+    return limit is not None and mx.get_active_memory() > limit
+
+
 def hold(limit: int | None) -> None:
     """Raise OutOfMemory when more is in use than the limit allows."""
     active = mx.get_active_memory()

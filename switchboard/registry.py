@@ -8,7 +8,8 @@ exactness=…)`. Nothing else has to be touched. A stage fixes what the function
 - step:    the same, for what changes the forward and not the weights; put on after every `weights` switch;
 - cache:   (factory, options, counter) -> Recached; gives another factory of KV caches, the old one stays as it was;
 - draft:   (options, counter, target) -> Proposer; guesses tokens for the verify loop;
-- law:     (options, counter) -> Law; how much of a draft stands, instead of the exact law.
+- law:     (options, counter) -> Law; how much of a draft stands, instead of the exact law;
+- start:   (session, options, counter) -> Started; once, when everything else is on.
 
 A function that cannot do its work raises Declined with the reason. What its probe holds against each other goes
 through `parity`, which compares bits and makes a reason of whatever breaks off.
@@ -30,7 +31,7 @@ import msgspec
 
 from switchboard.errors import ConfigError
 
-Stage = Literal["load", "weights", "step", "cache", "draft", "law"]
+Stage = Literal["load", "weights", "step", "cache", "draft", "law", "start"]
 Exactness = Literal["exact", "rounding", "redrawn", "lossy"]
 """The same bytes; the same but for rounding; other draws from the same distribution; another distribution."""
 Unit = Literal["modules", "places", "layers"]
@@ -163,6 +164,13 @@ class Target:
     text: Any
 
 
+@dataclass(frozen=True)
+class Started:
+    """What a `start` switch says of what it did."""
+
+    note: str | None = None
+
+
 class Proposer(Protocol):
     """Guesses the next tokens from those so far; it sees every token exactly once."""
 
@@ -202,6 +210,8 @@ class Switch:
     apply: Callable[..., Any]
     against: tuple[str, ...] = ()
     """Switches beside which it declines, as one of both would never run or run for nothing."""
+    after: str | None = None
+    """A switch of the same stage that it stands on: put on after that one, and only where that one is on."""
 
     @property
     def kill(self) -> str:
@@ -233,12 +243,15 @@ def switch(
     exactness: Exactness,
     options: type[msgspec.Struct] = NoOptions,
     against: tuple[str, ...] = (),
+    after: str | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the decorated function to be the switch of its own name."""
 
     def declare(function: Callable[..., Any]) -> Callable[..., Any]:
         name = function.__name__
-        function.__dict__["switch"] = Switch(name, stage, exactness, options, function, against)
+        function.__dict__["switch"] = Switch(
+            name, stage, exactness, options, function, against, after
+        )
         return function
 
     return declare

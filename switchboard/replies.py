@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from switchboard import logprobs
 from switchboard.errors import RequestError
 from switchboard.text import Piece
 from switchboard.wire import Order
@@ -20,8 +22,15 @@ from switchboard.worker import Failure, Finish
 
 
 def sse(document: Any) -> bytes:
-    """One event of a stream."""
-    return b"data: " + msgspec.json.encode(document) + b"\n\n"
+    """One event of a stream; what some readers take for the end of a line is written as an escape."""
+    told = msgspec.json.encode(document)
+    for character, escape in LINE_ENDS:
+        told = told.replace(character, escape)
+    return b"data: " + told + b"\n\n"
+
+
+LINE_ENDS = tuple((end.encode(), rf"\u{ord(end):04x}".encode()) for end in "\x85\u2028\u2029")
+"""JSON may hold these as they are, in strings only; a client that splits text into lines would cut there."""
 
 
 DONE = b"data: [DONE]\n\n"
@@ -30,7 +39,8 @@ DONE = b"data: [DONE]\n\n"
 def error_body(error: RequestError) -> dict[str, Any]:
     """An error as the API spells it."""
     kind = "server_error" if error.status >= 500 else "invalid_request_error"
-    return {"error": {"message": str(error), "type": kind, "code": error.code}}
+    told = {"message": str(error), "type": kind, "param": error.param, "code": error.code}
+    return {"error": told}
 
 
 @dataclass
@@ -39,6 +49,7 @@ class Reply:
 
     order: Order
     model: str
+    token_bytes: Callable[[int], bytes]
     created: int = field(default_factory=lambda: int(time.time()))
     ident: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -46,7 +57,8 @@ class Reply:
         """The role of a chat's answer, sent at once; it holds no token."""
         if not self.order.chat:
             return b""
-        return sse(self._chunk([self._choice({"role": "assistant", "content": ""}, None, None)]))
+        delta = {"role": "assistant", "content": ""}
+        return sse(self._chunk([{"index": 0, "delta": delta, "finish_reason": None}]))
 
     def piece(self, piece: Piece) -> bytes:
         """Text that became certain."""
@@ -62,13 +74,12 @@ class Reply:
         chunk = self._chunk([self._part(failure.rest, "error")])
         return sse(error_body(failure.error)) + sse(chunk) + DONE
 
-    def whole(self, text: str, ids: list[int], finish: Finish) -> dict[str, Any]:
+    def whole(self, piece: Piece, finish: Finish) -> dict[str, Any]:
         """The answer of a request without a stream."""
-        choice: dict[str, Any] = {"index": 0, "finish_reason": finish.reason, "token_ids": ids}
+        choice = self._part(piece, finish.reason)
         if self.order.chat:
-            choice["message"] = {"role": "assistant", "content": text}
-        else:
-            choice["text"] = text
+            del choice["delta"]
+            choice["message"] = {"role": "assistant", "content": piece.text, "refusal": None}
         head = self._chunk([choice])
         head["object"] = "chat.completion" if self.order.chat else "text_completion"
         return {**head, **self._figures(finish)}
@@ -83,17 +94,20 @@ class Reply:
         }
 
     def _part(self, piece: Piece, reason: str | None) -> dict[str, Any]:
+        choice: dict[str, Any] = {"index": 0}
         if self.order.chat:
-            return self._choice({"content": piece.text} if piece.text else {}, reason, piece.ids)
-        return {"index": 0, "text": piece.text, "finish_reason": reason, "token_ids": piece.ids}
+            choice["delta"] = {"content": piece.text} if piece.text else {}
+        else:
+            choice["text"] = piece.text
+        told = self._logprobs(piece)
+        return {**choice, "logprobs": told, "finish_reason": reason, "token_ids": piece.ids}
 
-    def _choice(
-        self, delta: dict[str, Any], reason: str | None, ids: list[int] | None
-    ) -> dict[str, Any]:
-        choice: dict[str, Any] = {"index": 0, "delta": delta, "finish_reason": reason}
-        if ids is not None:
-            choice["token_ids"] = ids
-        return choice
+    def _logprobs(self, piece: Piece) -> dict[str, Any] | None:
+        if self.order.logprobs is None:
+            return None
+        if self.order.chat:
+            return logprobs.of_chat(piece.entries, self.token_bytes)
+        return logprobs.of_text(piece.entries, self.token_bytes, piece.offsets)
 
     def _figures(self, finish: Finish) -> dict[str, Any]:
         prompt, made, tally = len(self.order.prompt), finish.completion_tokens, finish.tally
@@ -126,6 +140,7 @@ class Reply:
                 "max_tokens": self.order.count,
                 "min_tokens": sampling.min_tokens,
                 "ignore_eos": sampling.ignore_eos,
+                "forced_tokens": len(sampling.forced),
             },
         }
         if self.order.ignored:

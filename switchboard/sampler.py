@@ -34,6 +34,8 @@ class Sampling:
     min_tokens: int = 0
     ignore_eos: bool = False
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+    forced: tuple[int, ...] = ()
+    """A recorded answer that takes the place of what is chosen (see forced); empty: the choice stands."""
 
 
 class Sampler:

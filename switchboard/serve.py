@@ -12,10 +12,15 @@ import socket
 import sys
 import traceback
 from types import FrameType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from switchboard.config import Config
 from switchboard.errors import ConfigError, PortInUse
+
+if TYPE_CHECKING:
+    from switchboard.board import Board
+    from switchboard.models import Source
+    from switchboard.worker import Worker
 
 PATIENCE_S = 0.8
 BACKLOG = 128
@@ -31,15 +36,7 @@ def serve(config: Config) -> None:
     key = api_key(config)
     bound = bind(config.host, config.port)
 
-    from switchboard.board import Board
-    from switchboard.models import resolve
-    from switchboard.session import open_session
-    from switchboard.worker import Worker
-
-    board = Board(config.asked, os.environ)
-    source = resolve(config.model)
-    worker = Worker(lambda: open_session(config, source, board))
-    worker.start()
+    board, source, worker = loading(config)
 
     # While the worker loads: importing the web framework takes a good part of a second.
     from switchboard.health import Health
@@ -64,6 +61,23 @@ def serve(config: Config) -> None:
         flush=True,
     )
     run(app, bound, worker)
+
+
+def loading(config: Config) -> tuple[Board, Source, Worker]:
+    """The board of what was asked, the weights, and the worker that has begun to load them.
+
+    The kill switches of the environment are read now, not when a module was imported.
+    """
+    from switchboard.board import Board
+    from switchboard.models import resolve
+    from switchboard.session import open_session
+    from switchboard.worker import Worker
+
+    board = Board(config.asked, os.environ)
+    source = resolve(config.model)
+    worker = Worker(lambda: open_session(config, source, board))
+    worker.start()
+    return board, source, worker
 
 
 def run(app: Any, bound: socket.socket, worker: Any) -> NoReturn:

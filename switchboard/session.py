@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import mlx.core as mx
@@ -17,15 +17,31 @@ from switchboard import cache as kv
 from switchboard import memory
 from switchboard.board import Board
 from switchboard.config import Config
-from switchboard.decode import Tally, plain, prefill
+from switchboard.decode import Chooser, Tally, plain, prefill
+from switchboard.forced import Forced
 from switchboard.load import Loaded, load
+from switchboard.logprobs import Seen, Watched
 from switchboard.models import Source
+from switchboard.pool import Pool, Turn
 from switchboard.registry import Proposer, Room, SamplingProposer, Target
 from switchboard.sampler import Sampler, Sampling
 from switchboard.speculate import verified
 
 CHUNK_CPU = 128
 CHUNK_GPU = 2048
+
+
+@dataclass
+class _Work:
+    """One request in hand: its cache, what it made, and whether it stands between two passes."""
+
+    prompt: Sequence[int]
+    cache: list[Any]
+    guard: Callable[[], None]
+    seen: Seen | None = None
+    made: list[int] = field(default_factory=list)
+    turn: Turn | None = None
+    sound: bool = False
 
 
 @dataclass
@@ -50,7 +66,10 @@ class Session:
         self.board.clear()
         # Short chunks spare the CPU the upper triangle of attention; a GPU wants long ones.
         on_cpu = mx.default_device() == mx.Device(mx.cpu)
-        self._chunk = CHUNK_CPU if on_cpu else CHUNK_GPU
+        self.chunk = CHUNK_CPU if on_cpu else CHUNK_GPU
+        self.pool: Pool | None = None
+        self.board.apply_start(self)
+        self.board.clear()
 
     def make_cache(self, room: Room) -> list[Any]:
         """A fresh KV cache with the `cache` switches that are on."""
@@ -61,6 +80,15 @@ class Session:
         """The proposer of the draft switch, when one is on."""
         return self._proposer
 
+    def read_ahead(self, ids: Sequence[int]) -> None:
+        """Read the beginning of prompts to come into a slot of the pool that is kept for good."""
+        if self.pool is None:
+            raise RuntimeError("there is no pool to read into")
+        turn = self.pool.begin([*ids, ids[-1]], self.make_cache(Room(len(ids), 0)))
+        self.pool.read(self.loaded.model, turn, Tally(), lambda: None)
+        turn.prompt = ids
+        self.pool.keep(turn, [], pinned=True)
+
     def generate(
         self,
         prompt: Sequence[int],
@@ -68,28 +96,32 @@ class Session:
         count: int,
         tally: Tally,
         guard: Callable[[], None],
+        seen: Seen | None = None,
     ) -> Iterator[list[int]]:
-        """Tokens of the answer as they become known, without an end token, `count` at most."""
+        """Tokens of the answer as they become known, without an end token, `count` at most.
+
+        `seen` keeps the logits behind them, until it is asked for what they say.
+        """
+        work = _Work(prompt, self.make_cache(Room(len(prompt), count)), guard, seen)
         self.board.begin()
         try:
-            yield from self._timed(prompt, sampling, count, tally, guard)
+            yield from self._timed(work, sampling, count, tally)
         finally:
+            if self.pool is not None and work.turn is not None and work.sound:
+                self.pool.keep(work.turn, work.made)
             self.board.end()
             mx.clear_cache()
 
     def _timed(
-        self,
-        prompt: Sequence[int],
-        sampling: Sampling,
-        count: int,
-        tally: Tally,
-        guard: Callable[[], None],
+        self, work: _Work, sampling: Sampling, count: int, tally: Tally
     ) -> Iterator[list[int]]:
         started = time.perf_counter()
         first: float | None = None
-        eos = () if sampling.ignore_eos else self.loaded.text.eos
-        for tokens in self._tokens(prompt, sampling, count, tally, guard):
+        eos = () if sampling.ignore_eos or sampling.forced else self.loaded.text.eos
+        for tokens in self._tokens(work, sampling, count, tally):
             now = time.perf_counter()
+            work.made += tokens
+            work.sound = True
             kept = _until(tokens, eos)
             if first is None:
                 first, tally.prompt_s = now, now - started
@@ -102,31 +134,41 @@ class Session:
                 yield kept
             if len(kept) < len(tokens):
                 return
-            guard()
-            memory.hold(self.memory_limit)
+            self._between(work)
+        work.sound = True
+
+    def _between(self, work: _Work) -> None:
+        """Between two passes: whoever stops here leaves a cache that can be kept, but not for lack of memory."""
+        work.sound = True
+        work.guard()
+        work.sound = False
+        while memory.over(self.memory_limit) and self.pool is not None and self.pool.shed():
+            pass
+        memory.hold(self.memory_limit)
 
     def _tokens(
-        self,
-        prompt: Sequence[int],
-        sampling: Sampling,
-        count: int,
-        tally: Tally,
-        guard: Callable[[], None],
+        self, work: _Work, sampling: Sampling, count: int, tally: Tally
     ) -> Iterator[list[int]]:
-        model, cache = self.loaded.model, self.make_cache(Room(len(prompt), count))
+        model, cache, prompt = self.loaded.model, work.cache, work.prompt
 
         def checked() -> None:
-            guard()
-            memory.hold(self.memory_limit)
+            self._between(work)
 
-        prefill(model, cache, prompt, self._chunk, tally, checked)
+        if self.pool is None:
+            prefill(model, cache, prompt, self.chunk, tally, checked)
+        else:
+            work.turn = self.pool.begin(prompt, cache)
+            self.pool.read(model, work.turn, tally, checked)
         sampler = Sampler(sampling, self.loaded.text.eos, self._law)
+        chooser: Chooser = Forced(sampler, sampling.forced) if sampling.forced else sampler
+        if work.seen is not None:
+            chooser = Watched(chooser, work.seen)
         if self._proposer is None:
-            return plain(model, cache, prompt[-1], sampler, count)
+            return plain(model, cache, prompt[-1], chooser, count)
         if isinstance(self._proposer, SamplingProposer):
             self._proposer.sample_with(sampler)
         self._proposer.begin(list(prompt))
-        return verified(model, cache, prompt[-1], sampler, self._proposer, count, tally)
+        return verified(model, cache, prompt[-1], chooser, self._proposer, count, tally)
 
 
 def _until(tokens: list[int], ends: Sequence[int]) -> list[int]:

@@ -14,16 +14,15 @@ from typing import Any
 import mlx.core as mx
 
 from switchboard import cache as kv
-from switchboard.decode import Tally, forward, start, start_ahead, value
+from switchboard.decode import Chooser, Tally, forward, start, start_ahead, value
 from switchboard.registry import Proposer
-from switchboard.sampler import Sampler
 
 
 def verified(
     model: Any,
     cache: list[Any],
     last: int,
-    sampler: Sampler,
+    sampler: Chooser,
     proposer: Proposer,
     count: int,
     tally: Tally,
@@ -71,14 +70,15 @@ def _check(
     cache: list[Any],
     token: int,
     draft: list[int],
-    sampler: Sampler,
+    sampler: Chooser,
     made: int,
     tally: Tally,
     proposer: Proposer,
 ) -> list[int]:
     """One verify pass: the guesses that stand, and the target's own token after them."""
-    verdict = sampler.judge(forward(model, cache, mx.array([token, *draft])), draft, made)
-    kv.rewind(cache, len(draft) - verdict.accepted)
+    before, fed = kv.Checkpoint(cache), [token, *draft]
+    verdict = sampler.judge(forward(model, cache, mx.array(fed)), draft, made)
+    before.keep(model, fed, 1 + verdict.accepted)
     tally.verified(len(draft), verdict.accepted)
     proposer.judged(len(draft), verdict.accepted)
     return [*draft[: verdict.accepted], verdict.following]

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from switchboard import memory
 from switchboard.decode import Tally
 from switchboard.errors import OutOfMemory, RequestError, says_out_of_memory
+from switchboard.logprobs import Seen
+from switchboard.metrics import Outcome, Totals
 from switchboard.sampler import Sampling
 from switchboard.session import Session
 from switchboard.text import Piece, Pieces
@@ -53,6 +55,8 @@ class Job:
     count: int
     stops: Sequence[str]
     emit: Callable[[Piece | Finish | Failure], None]
+    logprobs: int | None = None
+    """How many likeliest tokens to tell at each place; None: no probabilities at all."""
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def guard(self) -> None:
@@ -73,8 +77,7 @@ class Worker(threading.Thread):
         self._ready = threading.Event()
         self._session: Session | None = None
         self._failure: BaseException | None = None
-        self.finished = 0
-        self.cancelled = 0
+        self.totals = Totals()
 
     def session(self) -> Session:
         """Wait for the load; its error is raised here, in the thread that asked."""
@@ -115,32 +118,49 @@ class Worker(threading.Thread):
             self._serve(session, job)
             self._current = None
 
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their turn."""
+        return self._jobs.qsize()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is being answered."""
+        return self._current is not None
+
     def _serve(self, session: Session, job: Job) -> None:
-        pieces = Pieces(session.loaded.text.token_bytes, job.stops)
-        try:
-            finish = self._answer(session, job, pieces)
+        least = job.sampling.min_tokens
+        pieces, tally = Pieces(session.loaded.text.token_bytes, job.stops, least), Tally()
+
+        def ended(outcome: Outcome, last: Finish | Failure | None) -> None:
             # Counted first: whoever has read the end of the answer finds it in /health.
-            self.finished += 1
-            job.emit(finish)
+            self.totals.add(outcome, len(job.prompt), pieces.taken, tally)
+            if last is not None:
+                job.emit(last)
+
+        try:
+            finish = self._answer(session, job, pieces, tally)
         except Cancelled:
-            self.cancelled += 1
+            ended("cancelled", None)
         except RequestError as error:
-            job.emit(Failure(error, pieces.finish()))
+            ended("failed", Failure(error, pieces.finish()))
         except Exception as error:  # the boundary: told to the client, and to the log
             if says_out_of_memory(error):
                 told: RequestError = OutOfMemory(str(error))
             else:
                 traceback.print_exc(file=sys.stderr)
                 told = RequestError(f"{type(error).__name__}: {error}", "engine_error", 500)
-            job.emit(Failure(told, pieces.finish()))
+            ended("failed", Failure(told, pieces.finish()))
+        else:
+            ended("finished", finish)
 
-    def _answer(self, session: Session, job: Job, pieces: Pieces) -> Finish:
+    def _answer(self, session: Session, job: Job, pieces: Pieces, tally: Tally) -> Finish:
         job.guard()
-        tally = Tally()
-        stream = session.generate(job.prompt, job.sampling, job.count, tally, job.guard)
+        seen = None if job.logprobs is None else Seen(job.logprobs)
+        stream = session.generate(job.prompt, job.sampling, job.count, tally, job.guard, seen)
         try:
             for tokens in stream:
-                piece = pieces.push(tokens)
+                piece = pieces.push(tokens, seen.take(tokens) if seen else ())
                 if piece is not None:
                     job.emit(piece)
                 if pieces.stopped:

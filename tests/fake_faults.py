@@ -69,6 +69,11 @@ REQUEST = {
     "incoherent": "answers with a word and then '!' for ever",
     "wrong-prompt-count": "usage tells the prompt N tokens longer",
     "wrong-total": "usage tells N tokens more than came",
+    "ignores-forced": "forced_tokens is dropped: a free run, and no word of it",
+    "forced-silent": "forced_tokens is followed, and the sampler echo does not say so",
+    "forced-other": "the echo says forced, but token N (1) is another",
+    "forced-short": "the echo says forced, but the answer stops before token N",
+    "forced-anyway": "the echo says forced though nobody asked",
     "sampler-changed": "the sampler echo has another temperature",
 }
 KNOWN = {**START, **REQUEST}

@@ -163,6 +163,11 @@ class Generation:
         clamp = faults.number("clamp-max-tokens")
         if clamp is not None and sampler.get("max_tokens", 0) > clamp:
             sampler["max_tokens"] = clamp
+        silent = "ignores-forced" in faults or "forced-silent" in faults
+        if body.get("forced_tokens") and not silent:
+            sampler["forced_tokens"] = len(body["forced_tokens"])
+        if "forced-anyway" in faults:
+            sampler["forced_tokens"] = came
         if "sampler-changed" in faults:
             sampler["temperature"] = float(sampler.get("temperature") or 0) + 0.3
         return {

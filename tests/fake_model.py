@@ -68,6 +68,9 @@ def touched(size: int) -> bytearray:
     return memory
 
 
+SPELLED = {tokenize(word)[0]: f" {word}" for word in (*WORDS, *" ".join(ANSWERS.values()).split())}
+
+
 class Model:
     """The state of one fake engine between requests."""
 
@@ -84,6 +87,8 @@ class Model:
 
     def write(self, ids: list[int], text: str, body: dict[str, Any], faults: Faults) -> list[Token]:
         """The whole answer: the same for the same prompt, seed and sampler; it stops by itself only where it may."""
+        if body.get("forced_tokens") and "ignores-forced" not in faults:
+            return _forced(body["forced_tokens"], faults)
         most = int(body.get("max_tokens") or body.get("max_completion_tokens") or 64)
         for clamp in ("clamp-max-tokens", "clamps-silently"):
             most = min(most, faults.number(clamp, most) or most)
@@ -202,6 +207,16 @@ class Model:
             "counters": {"runs": self.runs[name]},
             "kill": f"leave out --switch {name}",
         }
+
+
+def _forced(ids: list[int], faults: Faults) -> list[Token]:
+    """A recorded answer; ids that no word of ours has are shown by their number."""
+    if "forced-other" in faults:
+        place = (faults.number("forced-other", 1) or 1) - 1
+        ids = [*ids[:place], ids[place] + 1, *ids[place + 1 :]]
+    if "forced-short" in faults:
+        ids = ids[: (faults.number("forced-short", 1) or 1) - 1]
+    return [Token(one, SPELLED.get(one, f" <{one}>")) for one in ids]
 
 
 def _token(word: str, first: bool) -> Token:

@@ -89,7 +89,7 @@ def combine(named: Mapping[str, Findings]) -> Combination:
     left: list[tuple[str, str]] = []
     usable: dict[str, Findings] = {}
     for name, one in named.items():
-        why = _unfit(one, first.control) or next(
+        why = _unfit(one, first) or next(
             (twin for other, two in usable.items() if (twin := _repeats(one, other, two))), ""
         )
         if why:
@@ -118,10 +118,15 @@ def combine(named: Mapping[str, Findings]) -> Combination:
     )  # fmt: skip
 
 
-def _unfit(one: Findings, control: str) -> str:
+def _unfit(one: Findings, first: Findings) -> str:
     """Why a campaign adds nothing at all."""
-    if one.control != control:
-        return f"its control is {one.control}, not {control}"
+    if one.control != first.control:
+        return f"its control is {one.control}, not {first.control}"
+    if (one.plan.replayed is None) != (first.plan.replayed is None):
+        replayed, free = (one, first) if one.plan.replayed else (first, one)
+        return f"{replayed.campaign} is a replay, {free.campaign} is not: speed along given texts is another question"
+    if one.plan.replayed and one.plan.replayed.block is not None:
+        return "a replay of one block's texts: its interval is of the machine alone, and stands for these texts only"
     if one.screen:
         return f"a screen ({one.screen}): its many questions are exploratory, and more of them prove none"
     if one.pilot:

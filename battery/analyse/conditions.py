@@ -95,6 +95,7 @@ def touches(case: Case, arm: str) -> str | None:
 def conditions(case: Case) -> list[Doubt]:
     """All doubts about conditions."""
     return [
+        *_replayed(case),
         *_unlike(case),
         *_changes(case),
         *_dirty(case),
@@ -102,6 +103,22 @@ def conditions(case: Case) -> list[Doubt]:
         *_stolen(case),
         *_unbelieved(case),
         *_unknowns(case),
+    ]
+
+
+def _replayed(case: Case) -> list[Doubt]:
+    """What a replay cannot show."""
+    source = case.header.plan.replayed
+    if source is None:
+        return []
+    return [
+        Doubt(
+            severity="note",
+            what=f"every arm followed texts of {source.campaign}: lengths, acceptance and tokens per step are those of"
+            " these texts, whatever an arm would have written; where it draws its guesses, or its law lets more pass"
+            " than the text's own token, not as many of them stand here as on a text that it leads",
+            remedy=f"{source.campaign} has what the arms write by themselves; battery beside sets both side by side",
+        )
     ]
 
 

@@ -14,8 +14,10 @@ from typing import Any
 import msgspec
 
 from battery.bench import gate, memory, prompts, sensors
+from battery.bench.answer import text_of
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.judge import breach, failure, outcome, repeat, rules
+from battery.bench.judge.followed import FIELD
 from battery.bench.launch import Server
 from battery.bench.progress import at_once, suspensions
 from battery.bench.prompts import Messages, Prompt
@@ -235,7 +237,9 @@ class Measuring:
         messages = prompts.compose(
             self.plan.workload, cell.seed, cell.rung, prompt.words, prompt.letters
         )
-        body = self.body(messages, cell.seed)
+        forced = prompt.forced
+        follow = {FIELD: forced, "max_tokens": len(forced)} if forced else {}
+        body = self.body(messages, cell.seed, **follow)
         return body, self._request(body, messages, prompt.tokens)
 
     def _request(self, body: dict[str, Any], messages: Messages, tokens: int) -> Request:
@@ -246,6 +250,8 @@ class Measuring:
             for key in ("temperature", "top_p", "top_k", "seed", "max_tokens", "min_tokens")
             if key in body
         }
+        if FIELD in body:
+            sampler[FIELD] = len(body[FIELD])
         return Request(
             body_digest=strict.digest(same),
             prompt_digest=strict.digest(messages),
@@ -319,7 +325,7 @@ class Measuring:
         self.engaged = outcome.engagement(self.server.arm, before, after)
         request, why = self._honoured(request, done.trace)
         prefill = outcome.cold(done.trace, self.shown.words, self.shown.cache)
-        facts = rules.Facts(request, prefill, used, self.engaged, why)
+        facts = rules.Facts(request, prefill, used, self.engaged, why, body.get(FIELD, ()))
         kind, reason, evidence = (
             rules.finished(done, facts, self.plan)
             if done.outcome == "ok"
@@ -336,7 +342,7 @@ class Measuring:
             evidence=evidence,
             request=request,
             trace=done.trace,
-            text=_text(done),
+            text=text_of(done),
             cold=prefill,
             engagement=self.engaged,
             memory=used,
@@ -371,18 +377,3 @@ class Measuring:
         except Unreachable as broken:
             return f"{path}: {broken}"
         return None if status == 200 else f"{path} answered {status}"
-
-
-def _text(done: Completion) -> Text | None:
-    """Digest and ends of what was generated; None when nothing came."""
-    whole = done.reasoning + done.text
-    if not whole:
-        return None
-    ids = strict.digest(list(done.token_ids)) if done.token_ids is not None else None
-    return Text(
-        digest=strict.digest(whole),
-        characters=len(whole),
-        ids_digest=ids,
-        head=whole[:240],
-        tail=whole[-120:] if len(whole) > 240 else "",
-    )

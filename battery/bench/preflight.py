@@ -55,7 +55,10 @@ def check_same(
     there = {key: header.machine.get(key) for key in SAME_MACHINE}
     same_arms = header.arm_digests == {arm.name: arm.digest for arm in arms}
     what = None
-    if header.plan_digest != plan.digest:
+    if header.plan.replayed != plan.replayed:
+        of = header.plan.replayed
+        what = f"as a replay of {of.campaign} (seal {of.seal[:12]}…)" if of else "as no replay"
+    elif header.plan_digest != plan.digest:
         what = "with another plan"
     elif not same_arms or [arm.name for arm in header.arms] != [arm.name for arm in arms]:
         what = "with other arms, or with another one as control"
@@ -120,6 +123,10 @@ def load_prompts(campaign: Campaign) -> dict[tuple[int, int], Prompt]:
                 f"{campaign.folder / PROMPTS}: the prompt of seed {prompt.seed} can no longer be"
                 f" composed: the corpus changed ({sized.corpus} then, {prompts.corpus(sized.workload).source} now);"
                 " start a new campaign"
+            )
+        if campaign.header().plan.replayed and not prompt.forced:
+            raise ReceiptError(
+                f"{campaign.folder / PROMPTS}: seed {prompt.seed} has no recorded answer to follow; restore the file"
             )
     return {(prompt.rung, prompt.seed): prompt for prompt in sized.prompts}
 

@@ -67,6 +67,13 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     shared_prefix: int
     """Longest run of first tokens that it shares with any other prompt of the campaign: the template's own."""
+    continuation: tuple[int, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Token ids of the recorded answer that every arm follows in a replay; not written in a free campaign."""
+
+    @property
+    def forced(self) -> tuple[int, ...]:
+        """The recorded answer; nothing in a free campaign."""
+        return self.continuation if isinstance(self.continuation, tuple) else ()
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from battery.bench import gate, memory, preflight, schedule, sensors
+from battery.bench import gate, memory, preflight, replaying, schedule, sensors
 from battery.bench.backends import load_backend
 from battery.bench.client import Client
 from battery.bench.judge import oom
@@ -35,6 +35,7 @@ from battery.ledger.journal import noted_looks
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign, Earlier, Header, Screen
+from battery.ledger.trajectories import Trajectories
 
 
 class Disturbed(Exception):
@@ -60,6 +61,7 @@ class Conductor:
         sensor_root: Path = sensors.ROOT,
         screen: Screen = "",
         enough: Enough | None = None,
+        recorded: Trajectories | None = None,
     ) -> None:
         if plan.stopping.rule != "fixed" and enough is None:
             raise PlanError(
@@ -70,6 +72,8 @@ class Conductor:
         self.arms = {arm.name: arm for arm in arms}
         self.campaign = Campaign(folder)
         self.progress = progress or Progress()
+        self._recorded = recorded
+        seed = recorded.header.seed if recorded else seed  # of its prompts
         self._seed = random.SystemRandom().randrange(1000, 10_000) if seed is None else seed
         self._lock, self._port = lock, port
         self._launched: dict[str, str] = {}
@@ -129,12 +133,15 @@ class Conductor:
     def _open(self, stopper: Stopper, before: Earlier | None) -> Header:
         """The header of a new campaign, which is written once every arm has started."""
         folder, arms = self.campaign.folder, list(self.arms.values())
+        needed = schedule.prompts_needed(self.plan, self._seed)
+        replaying.check(self.plan, self._recorded, needed)
         disk.try_writing(folder / store.HEADER)  # said now, not when every arm has been tried
         preflight.wait_quiet(self.plan, self.progress, stopper, self._glances)
         header = msgspec.structs.replace(self._new_header(stopper), earlier=before)
         sized = preflight.try_arms(
             self._tried(arms, stopper), self.plan, header.seed, self.progress, stopper
         )
+        sized = replaying.continued(sized, self._recorded, self.plan.sampler.max_tokens)
         # the header comes last: with it the campaign exists
         store.replace(folder / store.PROMPTS, store.pretty(sized))
         Campaign.create(folder, header)
@@ -221,12 +228,9 @@ class Conductor:
         else:
             self.progress.phase(None, "look", f"after block {block}, as the plan declares")
             why = self._enough(self.campaign.folder, block) if self._enough else None
+            told = why or "it goes on"
             self.campaign.note(
-                "look",
-                block=block,
-                ends=why is not None,
-                why=why or "it goes on",
-                after=self._sequence,
+                "look", block=block, ends=why is not None, why=told, after=self._sequence
             )
         if why and block < self.plan.blocks:
             self.progress.note(
@@ -305,13 +309,8 @@ class Conductor:
             with Client(server.url) as client:
                 measuring = Measuring(server, client, self.plan, header.baseline)
                 for cell in cells:
-                    self._keep(
-                        header,
-                        cell,
-                        attempt,
-                        server,
-                        measuring.unsent(cell, self._prompt(cell), failure),
-                    )
+                    unsent = measuring.unsent(cell, self._prompt(cell), failure)
+                    self._keep(header, cell, attempt, server, unsent)
         finally:
             server.stop()
 

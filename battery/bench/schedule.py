@@ -58,6 +58,12 @@ def seed_of(campaign_seed: int, block: int, place: int) -> int:
     return campaign_seed * 10_000 + block * 100 + place
 
 
+def _texts_of(plan: Plan, block: int) -> int:
+    """The block whose prompts a block has: its own, but in a replay of one block's texts that one."""
+    fixed = plan.replayed.block if plan.replayed else None
+    return block if fixed is None else fixed
+
+
 def cells(window: Window, plan: Plan, campaign_seed: int) -> list[Cell]:
     """The cells of one window in order: the sentinel, then the ladder ascending, all seeds of a rung together."""
     made: list[Cell] = []
@@ -67,7 +73,7 @@ def cells(window: Window, plan: Plan, campaign_seed: int) -> list[Cell]:
         )
     for rung in plan.ladder:
         for place in range(1, plan.seeds + 1):
-            seed = seed_of(campaign_seed, window.block, place)
+            seed = seed_of(campaign_seed, _texts_of(plan, window.block), place)
             made.append(Cell(window, len(made), rung, seed))
     return made
 
@@ -75,7 +81,8 @@ def cells(window: Window, plan: Plan, campaign_seed: int) -> list[Cell]:
 def prompts_needed(plan: Plan, campaign_seed: int) -> list[tuple[int, int]]:
     """Every (rung, seed) of a campaign, sentinel first."""
     needed = [(plan.ladder[0], seed_of(campaign_seed, 0, 0))] if plan.sentinel else []
-    for block in range(1, plan.blocks + 1):
+    blocks = dict.fromkeys(_texts_of(plan, block) for block in range(1, plan.blocks + 1))
+    for block in blocks:
         for rung in plan.ladder:
             needed += [
                 (rung, seed_of(campaign_seed, block, place)) for place in range(1, plan.seeds + 1)

@@ -47,6 +47,8 @@ def check(
 
     Exit 0 only if every bar is met, 10 if one is not, 2 if there is none.
     """
+    from battery.render.replaying import along, facts
+
     extra = [bar_of(words) for words in bar or ()]
     told, without = [], []
     for folder in chosen(campaigns, root):
@@ -54,11 +56,10 @@ def check(
         if not results:
             without.append(folder.name)
             continue
-        told.append(
-            {"campaign": found.campaign, "seal": found.seal, "bars": msgspec.to_builtins(results)}
-        )
+        head = {"campaign": found.campaign, "seal": found.seal, **facts(found)}
+        told.append({**head, "bars": msgspec.to_builtins(results)})
         for one in results if not as_json else ():
-            out().print(f"{found.campaign}: {line(one)}", markup=False)
+            out().print(f"{found.campaign}{along(found)}: {line(one)}", markup=False)
     if without and (campaigns or not told):
         raise InputError(
             f"{', '.join(without)}: its plan declares no bars; declare some in the next plan ([[bars]]), or name one"

@@ -28,6 +28,7 @@ from battery.choices import (
     plan_for,
     screen_of,
     seconds_of,
+    texts_of,
 )
 from battery.cli import looking
 from battery.cli.options import (
@@ -36,6 +37,7 @@ from battery.cli.options import (
     IsolateOption,
     KnockoutOption,
     PlanOption,
+    ReplayOption,
     RootOption,
     app,
     out,
@@ -149,13 +151,20 @@ def _order(to_run: list[Arm], chosen_plan: Plan, root: Path) -> None:
 
 @app.command(
     epilog="Examples: battery run --arms A,C · battery run --arms A,B,C --plan pr --campaign my-pr --json ·"
-    " battery run --knockout C · battery run --isolate C:fused_qkv,prompt_lookup"
+    " battery run --knockout C · battery run --isolate C:fused_qkv,prompt_lookup · battery run --replay quick-A-C"
 )
 def run(
     arms: ArmsOption = None,
     knockout: KnockoutOption = None,
     isolate: IsolateOption = None,
-    plan: PlanOption = "quick",
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            "--plan",
+            help="A plan by name or path; default: quick, with --replay that campaign's own",
+        ),
+    ] = None,
+    replay: ReplayOption = None,
     campaign: Annotated[
         str, typer.Option(help="Name; the same name goes on where it stopped")
     ] = "",
@@ -174,15 +183,20 @@ def run(
     """Measure arms against each other, write receipts, then charts and report. Ctrl-C stops it resumable.
 
     Bars of the plan are told at the end and leave the exit code as it is: `battery check` is what fails on them.
+    With --replay the arms are those of the campaign that is followed, unless others are named.
     """
+    texts = texts_of(replay, seed, root)
+    if texts and (arms, knockout, isolate) == (None, None, None):
+        arms = ",".join(arm.name for arm in texts.header.arms)
     to_run, words = chosen_arms(arms, knockout, isolate, root)
-    chosen_plan = plan_for(plan, to_run, root)
+    chosen_plan = plan_for(plan, to_run, root, texts)
+    words += "-replay" if texts else ""
     console = Console(stderr=True, highlight=False) if as_json else out()
     folder = campaign_folder(campaign, chosen_plan, to_run, words, root, console)
     with display(as_json, console) as progress:
         counts = Conductor(
             chosen_plan, to_run, folder, progress, seed, port, screen=screen_of(knockout, isolate),
-            enough=looking.enough,
+            enough=looking.enough, recorded=texts,
         ).run()  # fmt: skip
     publish(chosen_plan, folder, root, counts, console, as_json)
 

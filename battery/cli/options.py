@@ -31,6 +31,13 @@ IsolateOption = Annotated[
 PlanOption = Annotated[
     str, typer.Option("--plan", help="A plan by name or by the path of its TOML file")
 ]
+ReplayOption = Annotated[
+    str | None,
+    typer.Option(
+        "--replay",
+        help="Make every arm follow what the control of this campaign wrote; NAME:BLOCK: all blocks one block's texts",
+    ),
+]
 RootOption = Annotated[
     Path, typer.Option("--root", help="Folder that holds arms/, receipts/, charts/ and reports/")
 ]

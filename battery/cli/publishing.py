@@ -27,8 +27,8 @@ def publish(
     """
     from battery.analyse import findings as analysis
     from battery.render import charts as drawing
+    from battery.render import replaying, tables
     from battery.render import report as reporting
-    from battery.render import tables
 
     found = analysis.analyse(folder)
     interruption.check()
@@ -40,10 +40,12 @@ def publish(
         facts = {
             "campaign": folder.name, "cells": sum(counts.values()), "outcomes": dict(counts),
             "bars": {one.what: one.outcome for one in found.bars}, "report": str(report),
+            **replaying.facts(found),
         }  # fmt: skip
         sys.stdout.write(json.dumps(facts) + "\n")
     else:
         lines = [
+            *replaying.head(found, mark=""),
             tables.headline(found),
             *(f"bar {line(one)}" for one in found.bars),
             f"receipts: {folder}",

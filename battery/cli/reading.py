@@ -18,6 +18,7 @@ import typer
 from battery.choices import chosen
 from battery.cli.options import CampaignsArgument, RootOption, app, out
 from battery.ledger.errors import InputError, VerifyFailed
+from battery.ledger.store import HEADER
 
 if TYPE_CHECKING:
     from battery.analyse.findings import Findings
@@ -132,6 +133,36 @@ def verify(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> No
             out().print(f"{folder.name}: holds (seal, findings, report, charts)", markup=False)
     if broken:
         raise VerifyFailed(f"{broken} things do not hold; each is named above")
+
+
+@app.command(
+    epilog="Examples: battery beside quick-A-C-replay · battery beside quick-A-C-replay --json"
+)
+def beside(
+    campaign: Annotated[str, typer.Argument(help="A campaign of battery run --replay")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object")] = False,
+    root: RootOption = Path(),
+) -> None:
+    """Set a replay's intervals beside those of the campaign whose texts it follows, over equally many blocks."""
+    from battery.analyse import beside as comparing
+    from battery.analyse import findings as analysis
+    from battery.render import replaying
+
+    folder = chosen([campaign], root)[0]
+    replayed = analysis.analyse(folder)
+    source = replayed.plan.replayed
+    if source is None:
+        raise InputError(
+            f"{folder.name} is no replay; make one with: battery run --replay {folder.name}"
+        )
+    beside_it = folder.parent / source.campaign
+    free = beside_it if (beside_it / HEADER).is_file() else chosen([source.campaign], root)[0]
+    found = comparing.beside(replayed, analysis.analyse(free))
+    if as_json:
+        sys.stdout.write(json.dumps(msgspec.to_builtins(found)) + "\n")
+        return
+    for line in replaying.lines(found):
+        out().print(line, markup=False)
 
 
 @app.command(

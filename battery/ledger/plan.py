@@ -123,6 +123,23 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether a window goes on, labelled, when the engine declined a switch and said why."""
 
 
+class Replay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whose recorded answers every arm is made to follow, token by token (ledger.trajectories).
+
+    A campaign with it tells how fast arms are along these texts, and nothing of texts that they would write.
+    """
+
+    campaign: str
+    seal: str
+    """Of that campaign: what it recorded is fixed by it."""
+    arm: str
+    """Its control, which wrote the texts."""
+    block: int | None = None
+    """Every block follows the texts of this one, so that blocks differ by the machine alone; None: each its own."""
+    digest: str
+    """sha256 over the texts' token ids, each with its rung, seed and prompt."""
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a campaign is measured and judged."""
 
@@ -151,6 +168,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     limits: Limits = Limits()
     stopping: Stopping = Stopping()
     bars: tuple[Bar, ...] = ()
+    replay: Replay | msgspec.UnsetType = msgspec.UNSET
+    """Not written where it is not set, so the plan of a free campaign has the bytes and the digest that it had."""
+
+    @property
+    def replayed(self) -> Replay | None:
+        """Whose texts every arm follows; None in a free campaign."""
+        return self.replay if isinstance(self.replay, Replay) else None
 
     @property
     def digest(self) -> str:
@@ -210,6 +234,10 @@ def _read(path: Path, name: str) -> Plan:
         raise
     except InputError as broken:
         raise PlanError(str(broken)) from broken
+    if plan.replayed is not None:
+        raise PlanError(
+            f"{path}: replay: cannot stand in a file; `battery run --replay CAMPAIGN` takes down what is sealed there"
+        )
     check(plan, str(path))
     if plan.stopping.rule == "fixed" or plan.stopping.level is not None:
         return plan

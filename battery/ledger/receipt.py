@@ -3,8 +3,8 @@
 Raw values only; statistics come later, from receipts alone.
 
 Schema history: 1 (0.1.0) the first. A field that came later has a default that says "not kept then", and stands as
-that in older receipts: `breach`, `no_samples`, `applied`, and what Reading and Gpu tell beyond temperature, load and
-clock.
+that in older receipts: `breach`, `no_samples`, `applied`, `Text.ids`, and what Reading and Gpu tell beyond
+temperature, load and clock.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ SCHEMA = 1
 Outcome = Literal[
     "ok", "short", "oom", "error", "timeout", "warm", "disengaged", "incoherent", "refused", "lost",
 ]  # fmt: skip
+MOST_IDS = 4096
+"""Token ids that a receipt keeps of one answer: about 25 kB."""
 OUTCOMES: tuple[str, ...] = Outcome.__args__  # type: ignore[attr-defined]
 
 How = Literal["true peak", "sampled"]
@@ -51,6 +53,9 @@ class Text(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     characters: int
     ids_digest: str | None = None
     """Over the token ids, where the server sends them."""
+    ids: tuple[int, ...] | None = None
+    """The token ids themselves, by which another campaign can follow this text; None: not sent, more than MOST_IDS, or
+    not kept then."""
     head: str = ""
     tail: str = ""
 

@@ -327,13 +327,14 @@ def complete_blocks(receipts: Iterable[Receipt], header: Header) -> dict[int, li
 def check_pool(receipts: Iterable[Receipt], header: Header) -> None:
     """ReceiptError when receipts do not belong together.
 
-    That is: another campaign, plan, schema, arm or model, one cell twice, or a plan that is not the one
-    its digest names.
+    That is: another campaign, plan, schema, arm or model, a replay among free runs, one cell twice, or a plan that is
+    not the one its digest names.
     """
     if header.plan.digest != header.plan_digest:
         raise ReceiptError(
             f"{header.campaign}: {HEADER} holds another plan than its digest names; restore the file"
         )
+    replayed = header.plan.replayed is not None
     seen: dict[tuple[object, ...], int] = {}
     models: dict[str, object] = {}
     for receipt in receipts:
@@ -353,6 +354,11 @@ def check_pool(receipts: Iterable[Receipt], header: Header) -> None:
                 raise ReceiptError(
                     f"{where}: {what} is {found}, the campaign's is {wanted}; these may not be pooled"
                 )
+        if receipt.outcome == "ok" and ("forced_tokens" in receipt.request.sampler) != replayed:
+            kinds = ("a replay", "free") if replayed else ("free", "a replay")
+            raise ReceiptError(
+                f"{where}: the campaign is {kinds[0]} and this run was {kinds[1]}; these may not be pooled"
+            )
         key = (receipt.attempt, msgspec.json.encode(receipt.cell))
         if key in seen:
             raise ReceiptError(

@@ -26,12 +26,11 @@ def text(figure: Figure, x: float, y: float, words: str, **how: Any) -> None:
     figure.text(x / w, y / h, words, **{"fontsize": style.SMALL, "color": style.QUIET, **how})
 
 
-def heading(figure: Figure, title: str, how: str) -> None:
-    """Title, and below it what the marks mean."""
+def heading(figure: Figure, findings: Findings, title: str, how: str) -> None:
+    """Title, and below it what the marks mean; the picture of a replay says that it is one wherever it goes."""
     height = figure.get_size_inches()[1]
-    text(
-        figure, 0.3, height - 0.42, title, fontsize=style.TITLE, color=style.INK, fontweight="bold"
-    )
+    told = f"{title}, along given texts" if findings.plan.replayed else title
+    text(figure, 0.3, height - 0.42, told, fontsize=style.TITLE, color=style.INK, fontweight="bold")
     text(figure, 0.3, height - 0.68, how)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from battery.analyse.findings import Findings
 from battery.analyse.speed import MAIN
 from battery.ledger.claims import rule
-from battery.render import words
+from battery.render import replaying, words
 from battery.render.tables import corrections
 from battery.render.words import table
 
@@ -22,12 +22,13 @@ def method(findings: Findings) -> str:
     )
     rows: list[tuple[str, str]] = [
         ("plan", f"{plan.name}, digest {findings.plan_digest[:16]}"),
+        *replaying.method(findings),
         ("contexts", ", ".join(f"{rung:,}" for rung in plan.ladder) + f" tokens; workload {plan.workload}"),
         ("blocks", f"{findings.blocks_complete} complete of {most}; every block has one fresh process per arm"),
         ("stopping rule", rule(plan, len(findings.arms))),
         ("order", " · ".join("-".join(block) for block in findings.order)),
         ("coin", findings.coin),
-        ("seeds", f"campaign {findings.seed}; {plan.seeds} new per block, common to its arms ({per_block})"),
+        ("seeds", f"campaign {findings.seed}; {plan.seeds} {_fresh(findings)}, common to its arms ({per_block})"),
         ("sentinel", "one prompt in every window, for drift and determinism only" if plan.sentinel else "none"),
         ("sampler asked", f"temperature {sampler.temperature:g}, top-p {sampler.top_p:g}, top-k {top_k}"),
         ("output", f"{sampler.min_tokens} to {sampler.max_tokens} tokens"),
@@ -48,6 +49,12 @@ def method(findings: Findings) -> str:
     rows.append(("battery", _pairs(findings.battery) or "not told"))
     rows.append(("baseline", _pairs(findings.baseline) or "not taken"))
     return table(["setting", "value"], rows)
+
+
+def _fresh(findings: Findings) -> str:
+    """Whether every block has prompts of its own."""
+    source = findings.plan.replayed
+    return "new per block" if source is None or source.block is None else "in every block the same"
 
 
 def _margins(findings: Findings) -> str:

@@ -12,7 +12,17 @@ from battery.analyse import findings as kept
 from battery.analyse.findings import Findings
 from battery.ledger.derive import option
 from battery.ledger.store import replace
-from battery.render import claims, course, drift, gating, record, speculation, tables, words
+from battery.render import (
+    claims,
+    course,
+    drift,
+    gating,
+    record,
+    replaying,
+    speculation,
+    tables,
+    words,
+)
 from battery.render.charts import CHARTS
 
 FORMULAS = ("decode", "prefill", "ttft", "peak_memory")
@@ -50,7 +60,7 @@ def _head(findings: Findings) -> str:
         notes.append(
             f"**Unfinished:** {findings.blocks_complete} of {plan.blocks} planned blocks are complete."
         )
-    notes += claims.ended(findings)
+    notes += [*replaying.head(findings), *claims.ended(findings)]
     if findings.pilot:
         notes.append(
             "**Pilot:** there are too few blocks for a verdict; intervals are shown, claims are not."
@@ -222,8 +232,9 @@ def _again(findings: Findings) -> str:
             "## 6. Run it again, or check it",
             "",
             "```sh",
-            f"battery run --plan {findings.plan.name} {arms}",
+            f"battery run --plan {findings.plan.name} {arms}{replaying.option(findings)}",
             f"battery verify {findings.campaign}",
+            *replaying.again(findings),
             "```",
             "",
             f"Seal of the receipts: {seal}. `verify` recomputes it, analyses the receipts again, and compares every",

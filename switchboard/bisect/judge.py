@@ -58,6 +58,16 @@ class Judge:
         found = compare(*rungs.widths(self._subject), exact=self._exact)
         return self._judged("prefill", found, f"passes of {', '.join(map(str, rungs.WIDTHS))} rows")
 
+    def resumed(self) -> Outcome:
+        """Rung 3 of a pool: a prompt whose beginning is taken from a slot, and steps after it, beside a cold one."""
+        old, new, reused = rungs.resumed(self._subject)
+        what = (
+            f"logits after {rungs.FILLED} tokens, {reused} of them taken from a slot, and of steps"
+        )
+        if not reused:
+            return Outcome("prefill", "failed", f"{what}: nothing was taken, so nothing is proved")
+        return self._judged("prefill", compare(old, new, self._exact), what)
+
     def decode(self) -> Outcome:
         """Rung 4: twenty steps over a filled cache."""
         old, new = self._reference.walk, rungs.walk(self._subject)

@@ -56,6 +56,13 @@ def _steps(judge: Judge, switch: Switch) -> dict[str, Callable[[], Outcome]]:
         why = "a draft changes no module"
         steps |= {name: partial(skip, name, why) for name in RUNGS[1:3]}
         steps |= {"prefill": judge.rows, "decode": judge.loop}
+    elif switch.stage == "start":
+        why = "rows that are taken up change no module"
+        steps |= {name: partial(skip, name, why) for name in RUNGS[1:3]}
+        steps |= {
+            "prefill": judge.resumed,
+            "decode": partial(skip, "decode", "in the prefill rung"),
+        }
     return steps
 
 

@@ -170,6 +170,26 @@ def walk(subject: Subject) -> Observation:
     return seen
 
 
+def resumed(subject: Subject) -> tuple[Observation, Observation, int]:
+    """Rung 3 of a pool: logits after a cold prompt and three steps, the same after taking it up; tokens taken."""
+    pool, ids = subject.session.pool, subject.ids(FILLED + 3)
+    if pool is None:
+        raise ValueError(f"{subject.name}: no pool is on")
+    for prompt in (ids[: FILLED - 60], ids[:FILLED]):
+        turn = pool.begin(prompt, subject.make_cache())
+        pool.read(subject.model, turn, Tally(), lambda: None)
+        pool.keep(turn, [])
+    seen: list[Observation] = []
+    for cache in (filled(subject, ids[: FILLED - 1]), turn.cache):
+        steps = enumerate(ids[FILLED - 1 :])
+        seen.append(
+            {f"step {at}": forward(subject.model, cache, mx.array([token])) for at, token in steps}
+        )
+        mx.eval(list(seen[-1].values()))
+    pool.clear()
+    return seen[0], seen[1], turn.reused
+
+
 @dataclass(frozen=True)
 class Loop:
     """Rung 4 of a draft: the tokens of one loop, the cache that it left, and how its guesses fared."""

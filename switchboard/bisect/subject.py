@@ -11,6 +11,7 @@ from typing import Any
 
 import mlx.core as mx
 
+from switchboard import cache as kv
 from switchboard.bisect.compare import Observation
 from switchboard.board import Board, Position
 from switchboard.config import Asked
@@ -129,6 +130,15 @@ def _held(entry: Any) -> Observation:
         parts = value if isinstance(value, tuple | list) else (value,)
         for place, part in enumerate(parts):
             if isinstance(part, mx.array):
-                end = min(part.shape[2], entry.offset)
-                held[f"{name}{f' {place}' if len(parts) > 1 else ''}"] = part[..., :end, :]
+                held[f"{name}{f' {place}' if len(parts) > 1 else ''}"] = _rows(entry, part)
     return held
+
+
+def _rows(entry: Any, part: mx.array) -> mx.array:
+    """The rows that count: all that were written, or those of a window that the next token will see, oldest first."""
+    if not kv.rotates(entry):
+        return part[..., : min(part.shape[2], entry.offset), :]
+    # How far a window is rotated, and what it keeps beyond, depends on the widths of its passes.
+    part = entry._temporal_order(part)
+    seen = min(entry.offset, entry.max_size - 1)
+    return part[..., part.shape[2] - seen :, :]

@@ -55,15 +55,25 @@ def text(folder: Path, config: dict[str, Any]) -> Text:
     settings = _settings(folder)
     eos = config.get("eos_token_id")
     ids = list(eos) if isinstance(eos, list) else [eos] if eos is not None else []
-    named = settings.get("eos_token")
-    named = named.get("content") if isinstance(named, dict) else named
+    names = {name: word for name in SPECIAL if (word := _content(settings.get(name)))}
+    named = names.get("eos_token")
     if named and (own := tokenizer.token_to_id(named)) is not None and own not in ids:
         ids.append(own)
     template_file = folder / "chat_template.jinja"
     template = (
         template_file.read_text() if template_file.exists() else settings.get("chat_template")
     )
-    return from_tokenizer(tokenizer, tokens, special, tuple(ids), template)
+    if isinstance(template, list):
+        template = {one["name"]: one["template"] for one in template}.get("default")
+    return from_tokenizer(tokenizer, tokens, special, tuple(ids), template, names)
+
+
+SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token")
+
+
+def _content(token: Any) -> str | None:
+    """The text of a special token, which a tokenizer's settings hold as such or with its properties."""
+    return token.get("content") if isinstance(token, dict) else token
 
 
 def _settings(folder: Path) -> dict[str, Any]:

@@ -105,6 +105,7 @@ def text(metadata: dict[str, Any], path: Path) -> Text:
     eos = [int(metadata["tokenizer.ggml.eos_token_id"].item())]
     # A base model ends a text with <|endoftext|> even where its chat turns end otherwise.
     eos += [i for i, token in enumerate(tokens) if token == "<|endoftext|>" and i not in eos]
+    marks = {name: metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos")}
     return from_byte_level_bpe(
         tokens=tokens,
         merges=metadata["tokenizer.ggml.merges"],
@@ -112,4 +113,9 @@ def text(metadata: dict[str, Any], path: Path) -> Text:
         digits=SPLITS_DIGITS[split],
         eos=eos,
         template=metadata.get("tokenizer.chat_template"),
+        names={
+            f"{name}_token": tokens[int(one.item())]
+            for name, one in marks.items()
+            if one is not None
+        },
     )

@@ -7,6 +7,10 @@ The acceptance law is exact, and with the same seed the text is the plain loop's
 round differently from passes of one (`switchboard bisect --switch prompt_lookup` tells by how much), so that a
 near-tie can flip. So the switch claims `rounding`, not `exact`.
 
+Goes together with every cache that can take rejected tokens back (switchboard/cache.py names the kinds). Over a state,
+as in linear attention, a draft that is not accepted whole costs one more pass, over its accepted tokens; `pays` does
+not know of it.
+
 Adaptive: a verify pass costs about two plain steps on a CPU, so a draft pays only when more than `pays` of its
 tokens are accepted on average. An exponential average of the accepted tokens per draft decides; below `pays` drafts
 rest for `rest` tokens, and are then tried once again. The rule looks at tokens only, never at clocks, so that a

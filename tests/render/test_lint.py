@@ -293,8 +293,10 @@ def test_an_estimate_outside_is_always_found(
 
 
 def test_every_rule_is_explained_and_planted() -> None:
+    # it needs a replay's findings (test_replaying plants it)
+    here = set(RULES) - {"replay-stated"}
     planted_rules = {rule for rule, *_ in GENERATED}
-    assert planted_rules == set(RULES)
+    assert planted_rules == here
     by_hand = {rule for rule, *_ in BY_HAND} | {"blocks-stated", "margin-and-endpoint"}
-    assert by_hand == set(RULES)
+    assert by_hand == here
     assert [line.split(": ")[0] for line in listed().splitlines()] == list(RULES)

@@ -40,9 +40,9 @@ ROUTED_ONLY = {"qwen3_moe"}
 DENSE = set(FAMILIES) - {"qwen3_moe", "qwen3_5_moe", "qwen3_vl_moe"}
 OPTIONS = {"quantized_kv": {"group": "32"}}
 """The heads of the tiny models are narrower than its usual group."""
-NO_REWIND = [
-    (HYBRIDS, r"ArraysCache cannot give rejected tokens back"),
-    ({"gemma3"}, r"RotatingKVCache cannot give rejected tokens back"),
+NO_STEP_BACK = [
+    (HYBRIDS, r"ArraysCache cannot give tokens back that it read one by one"),
+    ({"gemma3"}, r"RotatingKVCache cannot give tokens back that it read one by one"),
 ]
 NO_DRAFT = [(set(FAMILIES), r"no draft switch is on, so there is nothing to accept")]
 MAY_DECLINE: dict[str, list[tuple[set[str], str]]] = {
@@ -58,9 +58,11 @@ MAY_DECLINE: dict[str, list[tuple[set[str], str]]] = {
         (set(FAMILIES) if compiler() is None else set(), r"fuses nothing on this CPU"),
     ],
     "fast_norm": [(set(FAMILIES) - {"gemma3"}, r"norms .* already is one mx\.fast\.rms_norm")],
-    "prompt_lookup": NO_REWIND,
-    "draft_model": NO_REWIND,
+    "prompt_lookup": [],
+    "draft_model": NO_STEP_BACK,
     **dict.fromkeys(("block_verify", "cascade", "typical"), NO_DRAFT),
+    "prompt_cache": [],
+    "prewarm": [(set(FAMILIES), r"it stands on prompt_cache, which is off")],
     "quantized_kv": [
         ({"qwen2"}, r"layer 0 has heads of 16 numbers, .* leave quantized_kv off"),
     ],

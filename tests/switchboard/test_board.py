@@ -32,6 +32,8 @@ def test_every_switch_file_declares_itself() -> None:
         "fused_qkv",
         "in_place_kv",
         "masked_prefill",
+        "prewarm",
+        "prompt_cache",
         "prompt_lookup",
         "quantized_kv",
         "shared_rotary",
@@ -155,6 +157,9 @@ def test_no_preload_twice_and_none_when_killed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_neutral_and_ignored_fields() -> None:
-    body, ignored = read(b'{"messages": [], "n": 1, "user": "me", "presence_penalty": 0}', ChatBody)
+    body, ignored = read(
+        b'{"messages": [{"role": "user", "content": ""}], "n": 1, "user": "me", "presence_penalty": 0}',
+        ChatBody,
+    )
     assert ignored == ["user", "n", "presence_penalty"]
-    assert body.stream is False
+    assert body.stream is None

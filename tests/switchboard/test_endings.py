@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import pytest
@@ -38,6 +40,35 @@ def test_a_client_that_leaves_ends_its_generation(start: Start, stream: bool) ->
     started = time.perf_counter()
     engine.complete("abc", max_tokens=2)
     assert time.perf_counter() - started < 5.0, "the worker is free again"
+
+
+def test_a_client_that_leaves_while_it_waits_is_never_served(start: Start) -> None:
+    engine = start(*TINY)
+    url = f"{engine.url}/v1/completions"
+    body = {"prompt": "abc", "max_tokens": 2000, "ignore_eos": True, "stream": True}
+    with httpx.stream("POST", url, json=body) as first:
+        lines = first.iter_lines()
+        next(lines)
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(url, json={"prompt": "abc", "max_tokens": 7}, timeout=0.2)
+    assert wait_for(lambda: engine.health()["cancelled"] == 2)
+    figures = httpx.get(f"{engine.url}/metrics").text
+    assert "switchboard_prompt_tokens_computed_total 3\n" in figures, "the second was not begun"
+    assert "switchboard_requests_waiting 0\n" in figures
+
+
+def test_requests_at_once_wait_their_turn_and_do_not_mix(start: Start) -> None:
+    engine = start(*TINY, "--switch", "prompt_lookup")
+    bodies = [{"seed": seed, "max_tokens": 20, "ignore_eos": True} for seed in range(8)]
+
+    def ids(body: dict[str, Any]) -> list[int]:
+        found: list[int] = engine.complete("abcabc", **body)["choices"][0]["token_ids"]
+        return found
+
+    alone = [ids(body) for body in bodies]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ids, bodies)) == alone
+    assert len(set(map(tuple, alone))) == 8
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

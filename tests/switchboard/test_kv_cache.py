@@ -24,14 +24,14 @@ ROOMY, SHORT = Room(PROMPT, 64), Room(PROMPT, 0)
 
 
 def logits(model: Any, factory: CacheFactory, room: Room) -> list[mx.array]:
-    """A prefill in two chunks, 20 steps, a verify pass with a rewind where the cache can, and two steps."""
+    """A prefill in two chunks, 20 steps, a verify pass with a part taken back, and two steps."""
     cache = factory(room)
     out = [model(mx.arange(start, end)[None], cache=cache) for start, end in ((0, 20), (20, 37))]
     out += [model(mx.array([[7 * step + 3]]), cache=cache) for step in range(STEPS)]
-    out.append(model(mx.arange(DRAFT)[None] + 9, cache=cache))
+    before, draft = kv.Checkpoint(cache), [9 + place for place in range(DRAFT)]
+    out.append(model(mx.array([draft]), cache=cache))
     mx.eval(out)
-    if kv.cannot_rewind(cache) is None:
-        kv.rewind(cache, TAKEN)
+    before.keep(model, draft, DRAFT - TAKEN)
     out += [model(mx.array([[step]]), cache=cache) for step in (5, 6)]
     mx.eval(out)
     return out
@@ -71,7 +71,8 @@ def test_bitwise_over_prefill_decode_verify_and_rewind(
     )
     assert same(logits(model, plain, room), logits(model, done.factory, room))
     layers = done.kinds["KVCache"]
-    assert counter.runs == layers * (2 + STEPS + 1 + 2)
+    replays = family.startswith("qwen3_5")
+    assert counter.runs == layers * (2 + STEPS + 1 + replays + 2)
     assert counter.more.get("grown", 0) == (layers if room is SHORT else 0)
 
 

@@ -184,7 +184,7 @@ def test_stop_strings_end_the_text(shared: Start) -> None:
         ({"prompt": "a", "max_tokens": "ten"}, 400, "max_tokens"),
         ({"prompt": "a" * 2048}, 400, "2048 tokens and the context holds 2048"),
         ({"prompt": [600]}, 400, "outside the vocabulary"),
-        ({"prompt": ""}, 400, "no tokens"),
+        ({"prompt": ""}, 400, "length >= 1 - at `$.prompt`"),
         ({"prompt": "a", "model": "other"}, 404, "is not served here"),
     ],
 )

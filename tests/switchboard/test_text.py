@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
 
-from switchboard.text import Pieces, byte_alphabet, bytes_only, from_byte_level_bpe
+from switchboard.sources import folder
+from switchboard.text import Pieces, Text, byte_alphabet, bytes_only, from_byte_level_bpe, joined
 
 
 def one_byte(token: int) -> bytes:
@@ -91,3 +97,64 @@ def test_the_synthetic_tokenizer_reads_back_what_it_wrote() -> None:
     assert b"".join(map(text.token_bytes, text.encode("häuser"))).decode() == "häuser"
     assert text.token_bytes(256) == b""
     assert text.token_bytes(300).isalpha()
+
+
+@given(
+    st.text("ab", max_size=12),
+    st.text("ab", min_size=1, max_size=3),
+    st.integers(0, 13),
+    st.integers(1, 4),
+)
+def test_a_stop_string_counts_behind_the_least_tokens(
+    text: str, stop: str, least: int, size: int
+) -> None:
+    pieces = Pieces(one_byte, [stop], least)
+    back = ""
+    for place in range(0, len(text), size):
+        piece = pieces.push(list(text[place : place + size].encode()))
+        back += piece.text if piece else ""
+    back += pieces.finish().text
+    assert back == text[:least] + text[least:].partition(stop)[0]
+    assert pieces.stopped == (stop in text[least:])
+
+
+@given(st.text(max_size=20), st.integers(1, 4))
+def test_offsets_and_entries_go_with_their_tokens(text: str, size: int) -> None:
+    raw = text.encode()
+    pieces = Pieces(one_byte)
+    cuts = range(0, len(raw), size)
+    found = [pieces.push(raw[at : at + size], list(range(at, at + size))) for at in cuts]
+    whole = joined([*(one for one in found if one), pieces.finish()])
+    assert whole.entries == list(range(len(raw)))
+    whole_characters = [len(raw[:place].decode(errors="ignore")) for place in range(len(raw))]
+    assert whole.offsets == whole_characters
+
+
+def test_a_template_gets_what_published_ones_use() -> None:
+    plain = bytes_only(512)
+    template = (
+        "{{ bos_token }}{% for m in messages %}{% if loop.index > 1 %}{% break %}{% endif %}"
+        "{{ m | tojson }}{% endfor %}{{ eos_token }}"
+    )
+    names = {"bos_token": "<s>", "eos_token": "</s>"}
+    text = Text(plain.encode, plain.token_bytes, (256,), template, 512, names=names)
+    turns = [{"role": "user", "content": "<é>"}, {"role": "user", "content": "x"}]
+    assert text.chat(turns) == '<s>{"role": "user", "content": "<é>"}</s>'
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_a_folder_tells_its_template_the_special_tokens(tmp_path: Path, listed: bool) -> None:
+    tokenizer = Tokenizer(models.BPE(vocab={"a": 0, "<s>": 1, "</s>": 2}, merges=[]))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    template = "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}"
+    named = [{"name": "tools", "template": "x"}, {"name": "default", "template": template}]
+    settings = {
+        "bos_token": {"content": "<s>", "lstrip": False},
+        "eos_token": "</s>",
+        "pad_token": None,
+        "chat_template": named if listed else template,
+    }
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    text = folder.text(tmp_path, {})
+    assert text.chat([{"role": "user", "content": "a"}]) == "<s>a</s>"
+    assert text.eos == (2,)

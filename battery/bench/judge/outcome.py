@@ -151,7 +151,11 @@ def honoured(
     # what was not asked for must be neutral: a server's own default top-k cuts the distribution all the same
     changed += [
         f"{key}: not asked for, applied {told[key]}"
-        for key, neutral in (("top_k", (None, 0, -1)), ("min_p", (None, 0)))
+        for key, neutral in (
+            ("top_k", (None, 0, -1)),
+            ("min_p", (None, 0)),
+            ("forced_tokens", (None, 0)),
+        )
         if key not in asked and key in told and told[key] not in neutral
     ]
     silent = [key for key in asked if key not in told]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from battery.bench.client import Completion
+from battery.bench.judge.followed import strayed
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Cold, Engagement, Memory, Outcome, Request
 
@@ -20,6 +22,8 @@ class Facts(NamedTuple):
     engaged: Engagement
     sampler: str
     """What the server's sampler differs in, in words."""
+    forced: Sequence[int] = ()
+    """The recorded answer that it was asked to follow; nothing in a free campaign."""
 
 
 def finished(done: Completion, facts: Facts, plan: Plan) -> Judged:
@@ -41,6 +45,9 @@ def finished(done: Completion, facts: Facts, plan: Plan) -> Judged:
     ):
         reason = f"the server counts {trace.prompt_tokens} prompt tokens, but {sized} were sized"
         return "error", reason, evidence
+    away = strayed(facts.forced, done) if facts.forced else None
+    if away is not None:
+        return "error", away, evidence
     if facts.request.honoured == "changed":
         return "error", f"the sampler was not honoured: {facts.sampler}", evidence
     tokens, least = trace.completion_tokens, plan.sampler.min_tokens
