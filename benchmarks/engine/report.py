@@ -180,8 +180,8 @@ def _switches(told: dict[str, Any]) -> str:
         return ""
     return (
         "## Switches\n\nAs each last process told them after its last text, with how often each ran in its texts."
-        " Engaged: it ran in the last text; armed: it is on and did not; declined: it does not fit here, and the arm ran"
-        " without it. A dash: the arm was not asked for it, or has nothing else and was not measured.\n\n"
+        " Engaged: it ran in the last text; armed: it is on and did not; declined: it does not fit here, and the arm"
+        " ran without it. A dash: the arm was not asked for it, or has nothing else and was not measured.\n\n"
         f"{words.table(('switch', 'alone', *joint, 'what it says'), rows)}"
     )
 

@@ -29,7 +29,7 @@ from switchboard.sources.tiny import FAMILIES, QUANTISATIONS
 
 MARKS = {"passed": "ok", "failed": "FAIL", "not applicable": "–"}
 DEFAULT_MODEL = "smollm2-135m"
-DEFAULT_QUANTISATIONS = ("none", "mixed")
+DEFAULT_QUANTISATIONS = ("mixed",)
 """Mixed holds its lower layers in q4-g32 throughout and has 8 bits in the upper ones; others are asked for by name."""
 
 

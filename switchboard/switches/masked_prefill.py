@@ -9,14 +9,16 @@ computed. On a CPU 2,048 tokens through SmolLM2 in one chunk took 238 MB beside 
 them, and 0.63 of the processor time; in the engine's own chunks of 128 rows there nothing changed (15 MB, the same
 time). `python -m benchmarks.prefill_tiles` measures it.
 
-mlx-lm's models pass the flag already, so there the part about the mask has nothing to do. Windowed layers (gemma3) pass
-an array, of which a tile keeps the window's keys, and the flag where it is causal. `masks_replaced` counts those tiles,
-`tiles` all, `runs` the passes of a layer.
+mlx-lm's models pass the flag already, so there the part about the mask has nothing to do. Windowed layers (gemma3)
+pass an array, of which a tile keeps the window's keys, and the flag where it is causal. `masks_replaced` counts those
+tiles, `tiles` all, `runs` the passes of a layer.
 
-Fits every attention that calls mlx-lm's scaled_dot_product_attention, whatever its model: the name is answered by
-the tiled one for the length of that one call, and nothing of a model is copied. Declined, with the layer: those that
-attend in another way. Rounding: MLX may take another kernel for another number of rows, so sums may be taken in another
-order; probed on the real weights, over an empty and a filled cache, and in the real tile on numbers of the same shape.
+Fits every attention that calls mlx-lm's scaled_dot_product_attention, whatever its model: the name is answered by the
+tiled one for the length of that one call, and nothing of a model is copied. Declined, with the layer: those that
+attend in another way, and on a GPU heads that have a fused kernel (on an H200 tiles took other kernels than the whole
+chunk, and SmolLM2 in fp16 left the bound of `rounding`: reports/gpu-h200.json). Rounding: MLX may take another kernel
+for another number of rows, so sums may be taken in another order; probed on the real weights, over an empty and a
+filled cache, and in the real tile on numbers of the same shape.
 
 Costs no memory. Turned off by not asking for it, or by SWITCHBOARD_MASKED_PREFILL=0.
 """
@@ -42,6 +44,8 @@ LEAST = 8
 TRIED = 16
 """Rows of a tile in the probe of the whole model, which keeps it short."""
 CHUNKS = (TRIED + 3, 2 * TRIED + 2)
+FUSED_UP_TO = 128
+"""Numbers of a head for which MLX's GPU backends have a fused attention kernel."""
 LOCK = threading.RLock()
 """Held while a module's name is answered by the tiled one."""
 
@@ -64,8 +68,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def masked_prefill(model: Any, options: Options, counter: Counter) -> Applied:
     """Hook every attention that goes through mlx-lm's function, and probe them together."""
     found = list(attentions(model))
-    taken = [(module, scope) for _, module, scope in found if scope is not None]
-    refused = [f"{path} attends in another way" for path, _, scope in found if scope is None]
+    stay = {path: why for path, module, scope in found if (why := unfit(module, scope))}
+    taken = [(module, scope) for path, module, scope in found if scope and path not in stay]
+    refused = [f"{path} {why}" for path, why in stay.items()]
     if not taken:
         raise Declined(refused[0] if refused else f"no layer of the model calls {NAME}")
     cutter = Cutter(TRIED, options.ahead_mb << 20, counter)
@@ -108,6 +113,23 @@ def attentions(model: Any) -> Iterator[tuple[str, Any, dict[str, Any] | None]]:
         if codes:
             scope: dict[str, Any] = codes[0].__globals__  # type: ignore[union-attr]
             yield path, module, scope if callable(scope.get(NAME)) else None
+
+
+def unfit(module: Any, scope: dict[str, Any] | None) -> str | None:
+    """Why an attention stays as it is, or None."""
+    if scope is None:
+        return "attends in another way"
+    width = getattr(module, "head_dim", None)
+    if width is None and hasattr(module, "scale"):
+        width = round(module.scale**-2)
+    if width is not None and width <= FUSED_UP_TO and not on_cpu():
+        return f"has heads of {width} numbers: a fused kernel of this device, which holds no scores"
+    return None
+
+
+def on_cpu() -> bool:
+    """Whether attention is made of matrix products here, whatever the size of a head."""
+    return bool(mx.default_device() == mx.Device(mx.cpu))
 
 
 def hook(module: Any, scope: dict[str, Any], cutter: Cutter, lazy: bool) -> Callable[[], None]:

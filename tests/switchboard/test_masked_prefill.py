@@ -257,3 +257,13 @@ def test_the_last_layer_is_left_to_whoever_reads_it(monkeypatch: pytest.MonkeyPa
 def test_a_tile_as_short_as_a_verify_pass_is_an_error() -> None:
     with pytest.raises(ConfigError, match="tile must be 8 rows or more"):
         Board(parse_asked(["masked_prefill:tile=4"], []), {})
+
+
+def test_heads_with_a_fused_kernel_stay_whole_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = tiny.build("llama", "none")
+    monkeypatch.setattr(module, "on_cpu", lambda: False)
+    width = model.layers[0].self_attn.head_dim
+    with pytest.raises(Declined, match=rf"self_attn has heads of {width} numbers: a fused kernel"):
+        apply(model, Counter())
+    monkeypatch.setattr(module, "FUSED_UP_TO", width - 1)
+    assert apply(model, Counter()).fused == len(model.layers)
