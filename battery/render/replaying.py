@@ -79,6 +79,9 @@ def lines(found: Beside) -> list[str]:
         f"{found.campaign} follows what arm {source.arm} wrote in {source.campaign}, {_which(source)}.",
         f"Ratios to {found.control} with {level} intervals over equally many blocks. {STANDS_FOR}.",
     ]
+    told.append(
+        "Prefill and TTFT do not follow the text: as far as they are narrower, too, the machine was calmer then."
+    )
     if not found.same_seal:
         told.append(f"note: {source.campaign} is not sealed as it was when it was replayed")
     rows = [

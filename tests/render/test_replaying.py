@@ -88,8 +88,8 @@ def test_both_intervals_stand_side_by_side_over_equally_many_blocks(tmp_path: Pa
     # tenfold noise between the two worlds
     assert decode.narrower is not None and 4 < decode.narrower < 25
     told = replaying.lines(beside(found, source))
-    assert told[2].split()[:4] == ["candidate", "metric", "context", "blocks"]
-    assert "decode (primary)" in told[3]
+    assert told[3].split()[:4] == ["candidate", "metric", "context", "blocks"]
+    assert "decode (primary)" in told[4]
     assert not any("is not sealed as it was" in line for line in told)
     other = replay(tmp_path / "other", "f" * 64, effect={"C": 1.2})
     assert any("is not sealed as it was" in line for line in replaying.lines(beside(other, source)))
