@@ -49,9 +49,7 @@ def forgotten() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize(
-    ("where", "name"), zip(AT, ["SIGINT", "SIGTERM", "SIGINT", "SIGTERM"], strict=True)
-)
+@pytest.mark.parametrize(("where", "name"), list(zip(AT, ["SIGINT", "SIGTERM"] * 2, strict=True)))
 def test_an_interruption_that_is_lost_still_ends_with_130(
     root: Path, where: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

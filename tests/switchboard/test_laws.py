@@ -125,7 +125,11 @@ LAWS: list[tuple[Law | None, Any, Kind]] = [
 ]
 
 
-@pytest.mark.parametrize(("law", "summed", "kind"), LAWS, ids=str)
+@pytest.mark.parametrize(
+    ("law", "summed", "kind"),
+    LAWS,
+    ids=[f"{type(summed).__name__}-{kind}" for _, summed, kind in LAWS],
+)
 def test_the_sampler_draws_what_the_law_says(law: Law | None, summed: Any, kind: Kind) -> None:
     chances: dict[tuple[int, ...], float] = {}
     for text, chance in outcomes(summed, ONE, (), kind):
