@@ -220,15 +220,22 @@ class Pool:
         except (RuntimeError, MemoryError):
             self._counter.add("lost")
             return
-        if not all(one is not None for one in rows):
-            turn.marks[held] = Mark.of(turn.cache, held)
         tokens = np.asarray([*turn.prompt, *made], dtype=np.int64)[:held]
         chunked = (len(turn.prompt) - (not pinned)) // self.chunk * self.chunk
+        # A state that decode made is not the one that whole chunks make, and would pass for it in a longer slot.
+        if not all(one is not None for one in rows) and not (self.exact and held > chunked):
+            turn.marks[held] = Mark.of(turn.cache, held)
         slot = Slot(tokens, rows, _few(turn.marks), min(held, chunked), pinned)
         with self._lock:
             # Whoever cleared the pool meanwhile wants nothing from before.
             if turn.epoch == self._epoch:
-                self._insert(slot)
+                kept = [one for one in self._slots if one.pinned]
+                if held_bytes([*kept, slot]) > self.limit:
+                    self._counter.add(
+                        "too_large"
+                    )  # it would drive out all others, then fall itself
+                else:
+                    self._insert(slot)
 
     def _insert(self, slot: Slot) -> None:
         slot.used = self._clock = self._clock + 1
@@ -284,12 +291,16 @@ class Pool:
             }
 
     def _bytes(self) -> int:
-        rows = [one for slot in self._slots for one in slot.rows if one is not None]
-        # Marks are handed on from text to text; each counts once.
-        marks = {id(one): one for slot in self._slots for one in slot.marks.values()}
-        return sum(size([one.keys, one.values]) for one in rows) + sum(
-            size(list(one.states)) for one in marks.values()
-        )
+        return held_bytes(self._slots)
+
+
+def held_bytes(slots: Sequence[Slot]) -> int:
+    """Bytes of all rows and marks; marks are handed on from text to text, and each counts once."""
+    rows = [one for slot in slots for one in slot.rows if one is not None]
+    marks = {id(one): one for slot in slots for one in slot.marks.values()}
+    return sum(size([one.keys, one.values]) for one in rows) + sum(
+        size(list(one.states)) for one in marks.values()
+    )
 
 
 def size(tree: Any) -> int:

@@ -27,7 +27,7 @@ from switchboard.replies import Reply, error_body
 from switchboard.text import Piece, joined
 from switchboard.worker import Failure, Finish, Job, Worker
 
-BODY_LIMIT = 64 << 20
+BODY_LIMIT = 8 << 20
 """Bytes of a request's body; a prompt of 260,000 tokens needs about 2 MiB."""
 
 GONE = 499
@@ -67,7 +67,7 @@ class Api:
         return answer(self._health.document())
 
     async def metrics(self, request: Request) -> Response:
-        """The same and more as figures, for a monitoring system."""
+        """The main of it as figures, for a monitoring system; caches and most counters stand in /health only."""
         told = self._health.metrics(self.responses)
         return Response(told, media_type=metrics.CONTENT_TYPE)
 

@@ -109,6 +109,10 @@ class Session:
         finally:
             if self.pool is not None and work.turn is not None and work.sound:
                 self.pool.keep(work.turn, work.made)
+            if self._proposer is not None:
+                self._proposer.begin(
+                    []
+                )  # a drafter's cache of this text would live through the next prefill
             self.board.end()
             mx.clear_cache()
 

@@ -89,7 +89,7 @@ class Common(msgspec.Struct, kw_only=True):
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    temperature: Annotated[float, Meta(ge=0)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=1e6)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
     top_k: Tokens | None = None
     min_p: Share | None = None

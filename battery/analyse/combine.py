@@ -113,9 +113,19 @@ def combine(named: Mapping[str, Findings]) -> Combination:
             for name, one in named.items()
         ),
         left_out=tuple(left),
-        warnings=(*likeness.independence(usable), *likeness.differences(usable)),
+        warnings=(*_replays(list(usable.values())), *likeness.independence(usable), *likeness.differences(usable)),
         comparisons=_judged(made, alpha),
     )  # fmt: skip
+
+
+def _replays(usable: Sequence[Findings]) -> tuple[str, ...]:
+    """That the answer is one on given texts, where it is."""
+    sources = [one.plan.replayed.campaign for one in usable if one.plan.replayed]
+    if not sources:
+        return ()
+    return (
+        f"all are replays (of {', '.join(sources)}): speed along recorded texts, not of texts that the arms chose",
+    )
 
 
 def _unfit(one: Findings, first: Findings) -> str:

@@ -342,7 +342,7 @@ class Measuring:
             evidence=evidence,
             request=request,
             trace=done.trace,
-            text=text_of(done),
+            text=text_of(done, self.server.secrets),
             cold=prefill,
             engagement=self.engaged,
             memory=used,

@@ -6,14 +6,16 @@ text after another prompt is no continuation of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
 from battery.bench.preflight import PromptFile
 from battery.bench.prompts import Prompt
-from battery.ledger.errors import PlanError
+from battery.ledger.errors import PlanError, ReceiptError
 from battery.ledger.plan import Plan
+from battery.ledger.store import PROMPTS
 from battery.ledger.trajectories import Trajectories, Trajectory
 
 _SHOWN = 3
@@ -72,6 +74,22 @@ def continued(sized: PromptFile, recorded: Trajectories | None, most: int) -> Pr
         _continued(one, known.get((one.rung, one.seed)), recorded, most) for one in sized.prompts
     )
     return msgspec.structs.replace(sized, prompts=prompts)
+
+
+def held(
+    folder: Path, sized: Mapping[tuple[int, int], Prompt], recorded: Trajectories | None, plan: Plan
+) -> None:
+    """ReceiptError where a prompt's kept answer is not the recorded one any more: the file was altered since."""
+    if recorded is None:
+        return
+    known = recorded.by_prompt()
+    for place, prompt in sized.items():
+        answer = known.get(place)
+        if answer is None or prompt.forced != tuple(answer.ids[: plan.sampler.max_tokens]):
+            raise ReceiptError(
+                f"{folder / PROMPTS}: the answer kept for seed {prompt.seed} at {prompt.rung:,} tokens is not what"
+                f" {recorded.replay.campaign} recorded; restore the file, or start a new campaign"
+            )
 
 
 def _continued(

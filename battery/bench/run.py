@@ -112,6 +112,7 @@ class Conductor:
         self.campaign.note("resumed" if self.campaign.journal() else "started")
         try:
             self._prompts = preflight.load_prompts(self.campaign)
+            replaying.held(self.campaign.folder, self._prompts, self._recorded, self.plan)
             for complaint in self.campaign.set_aside():
                 self.progress.note(complaint)
             self._blocks(header, stopper)

@@ -173,7 +173,8 @@ def _switches(told: dict[str, Any]) -> str:
     rows = []
     for name in sorted({switch for states in facts.values() for switch in states}):
         states = [facts[arm].get(name) for arm in (name, *joint) if arm in facts]
-        reason = next((one["reason"] for one in states if one and one["reason"]), None)
+        said = sorted((one for one in states if one), key=lambda one: one["state"] != "declined")
+        reason = next((one["reason"] for one in said if one["reason"]), None)
         cells = [_state(facts.get(arm, {}).get(name)) for arm in (name, *joint)]
         rows.append((name, *cells, reason or told["absent"].get(name, "—")))
     if not rows:

@@ -1,7 +1,7 @@
 """Attend in tiles in long passes: the causal flag where a mask is causal, and each tile only with the keys it can see.
 
 A prefill pass of more than `tile` rows is cut into so many queries at a time; tiles.py says what each of them sees.
-Decode and verify passes are shorter and stay as they are.
+Decode passes are shorter and stay as they are, and so do verify passes of no more rows than a tile.
 
 What it is for is the peak of a long chunk: where MLX has no fused kernel the scores of a chunk are heads × chunk ×
 keys numbers; with tiles about `ahead_mb` MB of them are held at once, and the half that the mask hides is never
@@ -57,7 +57,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ahead_mb: int = 16
 
     def __post_init__(self) -> None:
-        """Refuse a tile that would take verify passes along."""
+        """Refuse a tile so short that usual verify passes would be cut."""
         if self.tile < LEAST:
             raise ValueError(f"tile must be {LEAST} rows or more")
         if self.ahead_mb < 1:

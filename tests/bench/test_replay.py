@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from battery.ledger.arm import Arm
 from battery.ledger.errors import PlanError, ReceiptError
 from battery.ledger.plan import Plan, Sampler
 from battery.ledger.receipt import Receipt
-from battery.ledger.store import Campaign, check_pool
+from battery.ledger.store import PROMPTS, Campaign, check_pool
 from battery.ledger.trajectories import Trajectories, recorded
 
 Make = Callable[..., Arm]
@@ -228,6 +229,14 @@ def test_a_replay_goes_on_where_it_stopped(
     with pytest.raises(Interrupted):
         conduct(tmp_path / "r", plan, *arms, texts=texts, progress=StopsAfter(8))
     kept = Campaign(tmp_path / "r").receipts()
+    prompts = tmp_path / "r" / PROMPTS
+    whole_file = prompts.read_text()
+    altered = json.loads(whole_file)
+    altered["prompts"][-1]["continuation"][0] += 1
+    prompts.write_text(json.dumps(altered))
+    with pytest.raises(ReceiptError, match="is not what free recorded; restore the file"):
+        conduct(tmp_path / "r", plan, *arms, texts=texts)
+    prompts.write_text(whole_file)
     counts, receipts = conduct(tmp_path / "r", plan, *arms, texts=texts)
     assert counts == {"ok": 12} and receipts[:8] == kept and len(receipts) == 14
     for r in receipts:

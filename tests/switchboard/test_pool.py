@@ -159,6 +159,34 @@ def test_the_least_recently_used_goes_first_and_the_pinned_last() -> None:
     assert [held.shed() for _ in range(4)] == [True, True, True, False]
 
 
+def test_a_text_larger_than_the_pool_drives_no_other_out() -> None:
+    model, counter = built("llama"), Counter()
+    make = kv.factory(model)
+    held = made_pool(most=9, counter=counter)
+    asked(held, model, make, text(0, 40))
+    held.limit = held.told()["bytes"]
+    asked(held, model, make, text(100, 400))
+    assert held.told()["slots"] == 1 and counter.more["too_large"] == 1
+    assert "evicted" not in counter.more
+    assert held.begin([*text(0, 40), 5], make(Room(41, 1))).reused == 40
+
+
+def test_a_state_that_decode_made_does_not_pass_for_one_of_whole_chunks() -> None:
+    """B is a beginning of A whose answer followed A to a border of chunks; C may not take its state for A's."""
+    model = built("qwen3_5")
+    make, held = kv.factory(model), made_pool(exact=True, most=9)
+    whole = text(0, 4 * CHUNK)
+    asked(held, model, make, whole)
+    begun = turn_of(held, model, make, whole[: CHUNK + 4])
+    for token in whole[CHUNK + 3 : 2 * CHUNK]:
+        mx.eval(forward(model, begun.cache, mx.array([token])))
+    held.keep(begun, whole[CHUNK + 4 : 2 * CHUNK])
+    assert 2 * CHUNK not in {mark for slot in held._slots for mark in slot.marks}
+    prompt = [*whole[: 3 * CHUNK - 5], *text(900, 9)]
+    _, logits = asked(held, model, make, prompt)
+    assert same(logits, cold(model, make, prompt))
+
+
 @settings(max_examples=15, deadline=None)
 @given(prompts=conversations(), limit=st.integers(1, 400_000))
 def test_the_bytes_are_bounded_and_true(prompts: Any, limit: int) -> None:
