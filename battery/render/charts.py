@@ -157,7 +157,9 @@ def summary(findings: Findings) -> Figure:
     panel, gap, top, low = 2.3, 0.95, 1.25, foot + shown + (0.4 if rows else 0.1)
     height = top + 2 * panel + gap + 0.5 + low
     figure = Figure(figsize=(style.WIDTH, height))
-    layout.heading(figure, findings, "Speed and memory against context length", _how(findings))
+    layout.heading(
+        figure, layout.titled("Speed and memory against context length", findings), _how(findings)
+    )
     titles = ("Decode", "Prefill", "Time to first token (log)", "Peak memory")
     for place, (metric, title) in enumerate(zip(MAIN, titles, strict=True)):
         row, column = divmod(place, 2)
@@ -205,7 +207,7 @@ def ratios(findings: Findings) -> Figure:
     figure = Figure(figsize=(style.WIDTH, height))
     bar = f"bar: {words.confidence(findings)} t interval over blocks"
     how = f"{bar}; shaded: within the margin; hollow: no verdict; ✕: no ratio"
-    layout.heading(figure, findings, "Change against the control, per cent", how)
+    layout.heading(figure, layout.titled("Change against the control, per cent", findings), how)
     for place, metric in enumerate(MAIN):
         row, column = divmod(place, 2)
         at = height - top - row * (size + gap) - size
@@ -231,7 +233,7 @@ def windows(findings: Findings) -> Figure:
     height = top + plot + low
     figure = Figure(figsize=(style.WIDTH, height))
     title = f"{words.titled(findings.measure(metric).title)} at {rung:,} tokens, window by window"
-    layout.heading(figure, findings, title, _how_windows(findings))
+    layout.heading(figure, layout.titled(title, findings), _how_windows(findings))
     axes = layout.axes(figure, 0.9, low, style.WIDTH - 1.2, plot)
     _draw_windows(axes, findings, metric)
     axes.set_xlabel("window, in the order of the run", labelpad=6)
@@ -309,7 +311,7 @@ def _single(findings: Findings, metric: str, title: str, log: bool = False) -> F
     top, plot, low = 1.25, 3.1, 0.85 + layout.LEGEND_ROW * legend + shown
     height = top + plot + low
     figure = Figure(figsize=(style.WIDTH, height))
-    layout.heading(figure, findings, title, _how(findings))
+    layout.heading(figure, layout.titled(title, findings), _how(findings))
     axes = layout.axes(figure, 0.9, low, style.WIDTH - 1.2, plot)
     ladder.panel(axes, findings, metric, log)
     axes.set_title(_unit(findings, metric), fontsize=style.NORMAL, pad=10)

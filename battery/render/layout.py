@@ -26,11 +26,17 @@ def text(figure: Figure, x: float, y: float, words: str, **how: Any) -> None:
     figure.text(x / w, y / h, words, **{"fontsize": style.SMALL, "color": style.QUIET, **how})
 
 
-def heading(figure: Figure, findings: Findings, title: str, how: str) -> None:
-    """Title, and below it what the marks mean; the picture of a replay says that it is one wherever it goes."""
+def titled(title: str, findings: Findings) -> str:
+    """The title of a campaign's picture: that of a replay says that it is one wherever it goes."""
+    return f"{title}, along given texts" if findings.plan.replayed else title
+
+
+def heading(figure: Figure, title: str, how: str) -> None:
+    """Title, and below it what the marks mean."""
     height = figure.get_size_inches()[1]
-    told = f"{title}, along given texts" if findings.plan.replayed else title
-    text(figure, 0.3, height - 0.42, told, fontsize=style.TITLE, color=style.INK, fontweight="bold")
+    text(
+        figure, 0.3, height - 0.42, title, fontsize=style.TITLE, color=style.INK, fontweight="bold"
+    )
     text(figure, 0.3, height - 0.68, how)
 
 

@@ -77,6 +77,10 @@ def command(root: Path, *words: str) -> tuple[list[str], dict[str, str]]:
 
 
 def children() -> list[psutil.Process]:
-    """What this process has left running, but for the engines that tests of switchboard share in a session."""
+    """What this process has left running, but for what lives as long as the session of tests does.
+
+    That is engines that tests of switchboard share, and the one process by which Python's multiprocessing tracks.
+    """
     found = psutil.Process().children(recursive=True)
-    return [one for one in found if "switchboard" not in " ".join(one.cmdline())]
+    kept = ("switchboard", "multiprocessing.resource_tracker")
+    return [one for one in found if not any(word in " ".join(one.cmdline()) for word in kept)]

@@ -157,7 +157,12 @@ def sees_ahead(subject: Subject) -> None:
 def prompt_cut_short(subject: Subject) -> None:
     """The session loses the first token of every prompt."""
     honest: Any = subject.session._tokens
-    subject.session.__dict__["_tokens"] = lambda prompt, *rest: honest(list(prompt)[1:], *rest)
+
+    def cut(work: Any, *rest: Any) -> Any:
+        work.prompt = list(work.prompt)[1:]
+        return honest(work, *rest)
+
+    subject.session.__dict__["_tokens"] = cut
 
 
 def swapped_experts(subject: Subject) -> None:
