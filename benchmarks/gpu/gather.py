@@ -4,7 +4,8 @@
 
 Writes `epilogue.json` (the plan's cases and their verdict) and `proofs.json` (the other sections, and how and when each
 process ended). A section whose file is not there is in the table as that. Exit status: the verdict's; 1 also when a
-bisect rung failed or a view was read wrongly, 2 when a section is missing.
+bisect rung failed, a view was read wrongly, or what is held against itself did not repeat; 2 when a file of a section
+is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from benchmarks.epilogue_gpu.plan import plan
 from benchmarks.epilogue_gpu.verdict import verdict
 
 PARTS = ("kernel", "text", "speed")
-SECTIONS = ("views", "attention", "bisect", "steps")
+SECTIONS = {
+    "views": ("views",),
+    "attention": ("attention-as-it-is", "attention-without-cudnn"),
+    "bisect": ("smollm2", "llama", "qwen3_moe", "qwen3_5_moe", "gemma3"),
+    "steps": ("smollm2", "qwen3_moe", "gemma3"),
+}
+"""The files that gpu_proofs.sh writes, by section; of a model by its name."""
 
 
 def sheets(folder: Path, section: str) -> dict[str, dict[str, Any]]:
@@ -73,9 +80,17 @@ def worst(statuses: list[int]) -> int:
 def judged(proofs: dict[str, Any], section: str) -> int:
     """The status of one section: what failed, or what is not there."""
     cases = [case for sheet in proofs[section].values() for case in sheet["cases"].values()]
-    if any(case.get("failed") or case.get("wrong") for case in cases):
+    if any(case.get("failed") or case.get("wrong") or unsteady(case) for case in cases):
         return 1
-    return 2 if not cases or any("error" in case for case in cases) else 0
+    there = {name.removeprefix(f"{section}-") for name in proofs[section]} | set(proofs[section])
+    whole = there.issuperset(SECTIONS[section])
+    return 0 if whole and not any("error" in case for case in cases) else 2
+
+
+def unsteady(case: dict[str, Any]) -> bool:
+    """Whether the same work twice gave two results: nothing that is held against it means anything then."""
+    ways = [one for one in case.values() if isinstance(one, dict) and "repeats" in one]
+    return bool(case.get("differ")) or not all(one["repeats"] for one in ways)
 
 
 def table(proofs: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.epilogue_gpu.kernels import dealt, names
 from benchmarks.epilogue_gpu.plan import TYPES, plan
-from benchmarks.gpu.gather import epilogue, judged, word, worst
+from benchmarks.gpu.gather import SECTIONS, epilogue, judged, word, worst
 from benchmarks.gpu.sheet import Sheet
 
 
@@ -59,7 +59,7 @@ def test_files_of_a_kernel_share_reach_the_verdict(tmp_path: Path) -> None:
     ],
 )
 def test_a_case_has_a_status_and_a_word(case: dict[str, Any], status: int, says: str) -> None:
-    assert (judged({"views": {"v": {"cases": {"one": case}}}}, "views"), word(case)) == (
+    assert (judged({"views": {"views": {"cases": {"one": case}}}}, "views"), word(case)) == (
         status,
         says,
     )
@@ -67,4 +67,17 @@ def test_a_case_has_a_status_and_a_word(case: dict[str, Any], status: int, says:
 
 def test_a_section_without_a_file_is_missing_and_a_failure_outranks_it() -> None:
     assert judged({"views": {}}, "views") == 2
+    steady = {"cases": {"one": {"whole steps": {"repeats": True}}}}
+    both = {"attention-as-it-is": steady, "attention-without-cudnn": steady}
+    assert judged({"attention": both}, "attention") == 0
+    assert judged({"attention": {"attention-as-it-is": steady}}, "attention") == 2
+    swinging = {"cases": {"one": {"whole steps": {"repeats": False}}}}
+    assert judged({"attention": both | {"attention-as-it-is": swinging}}, "attention") == 1
+    models = {
+        f"bisect-{name}": {"cases": {"the plain model again": {"differ": 0}}}
+        for name in SECTIONS["bisect"]
+    }
+    assert judged({"bisect": models}, "bisect") == 0
+    models["bisect-llama"] = {"cases": {"the plain model again": {"differ": 3}}}
+    assert judged({"bisect": models}, "bisect") == 1
     assert (worst([0, 2, 1]), worst([0, 2]), worst([0, 0])) == (1, 2, 0)
