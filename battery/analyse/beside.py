@@ -15,7 +15,7 @@ import math
 
 import msgspec
 
-from battery.analyse import stats
+from battery.analyse import likeness, stats
 from battery.analyse.findings import Findings
 from battery.analyse.speed import Comparison
 from battery.analyse.stats import Estimate
@@ -47,6 +47,8 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
     alpha: float
     same_seal: bool
     """Whether the source's files are those that were replayed."""
+    unlike: tuple[str, ...]
+    """How arms, engines, models, machine and plan differ between the two, a sentence each: no text explains that."""
     sides: tuple[Side, ...]
 
 
@@ -74,8 +76,16 @@ def beside(replayed: Findings, free: Findings) -> Beside:
         )
     return Beside(
         campaign=replayed.campaign, source=source, control=replayed.control, alpha=alpha,
-        same_seal=free.seal == source.seal, sides=tuple(sides),
+        same_seal=free.seal == source.seal, unlike=_unlike(replayed, free), sides=tuple(sides),
     )  # fmt: skip
+
+
+def _unlike(replayed: Findings, free: Findings) -> tuple[str, ...]:
+    """What `combine` says of two campaigns, and whether they ran on one machine."""
+    told = likeness.differences({free.campaign: free, replayed.campaign: replayed})
+    kinds = [{key: one.machine.get(key) for key in likeness.MACHINE} for one in (free, replayed)]
+    elsewhere = [f"{free.campaign} and {replayed.campaign} ran on different machines"]
+    return (*told, *(elsewhere if kinds[0] != kinds[1] else ()))
 
 
 def _side(one: Comparison, other: Comparison, alpha: float) -> Side | None:

@@ -15,7 +15,7 @@ from battery.ledger.plan import Plan
 
 FEW = 5
 """Below so many campaigns their spread is hardly known, and that is told."""
-_MACHINE = ("cpu", "cores_logical", "machine", "gpu")
+MACHINE = ("cpu", "cores_logical", "machine", "gpu")
 _PATHS = 4
 
 
@@ -72,7 +72,7 @@ def independence(usable: Mapping[str, Findings]) -> list[str]:
         found.append(
             f"{count}: so few hardly tell how far campaigns differ, and the interval is wide for it"
         )
-    machines = {tuple(str(one.machine.get(key)) for key in _MACHINE) for one in usable.values()}
+    machines = {tuple(str(one.machine.get(key)) for key in MACHINE) for one in usable.values()}
     if len(usable) > 1 and len(machines) == 1:
         found.append(
             "all on machines of one description: the interval speaks for sessions on such a machine"

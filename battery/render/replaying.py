@@ -84,6 +84,7 @@ def lines(found: Beside) -> list[str]:
     )
     if not found.same_seal:
         told.append(f"note: {source.campaign} is not sealed as it was when it was replayed")
+    told += [f"note: {one}" for one in found.unlike]
     rows = [
         ["candidate", "metric", "context", "blocks", "free", "replayed", "free is wider"],
         *(_row(one) for one in sorted(found.sides, key=lambda one: not one.primary)),

@@ -91,6 +91,16 @@ def test_both_intervals_stand_side_by_side_over_equally_many_blocks(tmp_path: Pa
     assert told[3].split()[:4] == ["candidate", "metric", "context", "blocks"]
     assert "decode (primary)" in told[4]
     assert not any("is not sealed as it was" in line for line in told)
+    assert beside(found, source).unlike == ()
+    arms = tuple(
+        msgspec.structs.replace(arm, digest="0" * 64) if arm.arm.name == "C" else arm
+        for arm in source.arms
+    )
+    moved = {**source.machine, "cpu": "another one"}
+    unlike = msgspec.structs.replace(source, arms=arms, machine=moved)
+    told = replaying.lines(beside(found, unlike))
+    assert sum(line.startswith("note: arm C ") for line in told) == 1
+    assert "note: free and again ran on different machines" in told
     other = replay(tmp_path / "other", "f" * 64, effect={"C": 1.2})
     assert any("is not sealed as it was" in line for line in replaying.lines(beside(other, source)))
 
