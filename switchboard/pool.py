@@ -260,6 +260,12 @@ class Pool:
         oldest = min(self._slots, key=lambda one: (one.pinned, one.used))
         self._slots.remove(oldest)
         self._counter.add("evicted")
+        self._lost(oldest)
+
+    def _lost(self, slot: Slot) -> None:
+        """Tell the switch whose slot it was: it says armed, and has nothing left."""
+        if slot.pinned:
+            self.pinned_counter.add("given_up")
 
     def shed(self) -> bool:
         """Give up the slot that is worth least, where memory is short; False when there was none."""
@@ -273,6 +279,8 @@ class Pool:
         """Give up all slots, the pinned ones too, and what the request in hand would leave; how much it was."""
         with self._lock:
             gone = {"slots": len(self._slots), "bytes": self._bytes()}
+            for slot in self._slots:
+                self._lost(slot)
             self._slots.clear()
             self._epoch += 1
         return gone

@@ -70,6 +70,8 @@ class Session:
         self.pool: Pool | None = None
         self.board.apply_start(self)
         self.board.clear()
+        # a second model and what is read ahead come after the first one's own peak
+        self.load_peak = max(self.load_peak, memory.reset_peak())
 
     def make_cache(self, room: Room) -> list[Any]:
         """A fresh KV cache with the `cache` switches that are on."""

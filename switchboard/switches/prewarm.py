@@ -1,4 +1,4 @@
-"""Read the beginning that all prompts share at boot, from a file, into a slot of prompt_cache that is kept for good.
+"""Read the beginning that all prompts share at boot, from a file, into a slot of prompt_cache that goes last.
 
 `file` holds text as the model gets it: with the tags of the chat template in it, which nothing is added to. It has to
 be a strict prefix of prompts, in tokens. So it is refused
@@ -10,7 +10,8 @@ be a strict prefix of prompts, in tokens. So it is refused
 
 Needs prompt_cache, and is as exact as that: with `exact=true` only whole chunks of the file are taken. `runs` and
 `hits` count the requests that went on from it, `reused` their tokens. `POST /admin/cache/clear` drops it too, as
-what comes then is to be cold. Turned off by not asking for it, or by SWITCHBOARD_PREWARM=0.
+what comes then is to be cold, and so does a memory limit that nothing else keeps; `given_up` counts that. Turned off
+by not asking for it, or by SWITCHBOARD_PREWARM=0.
 """
 
 from __future__ import annotations
