@@ -20,9 +20,10 @@ SuiteName = Literal["humaneval", "humaneval+", "mbpp", "mbpp+"]
 SUITES: tuple[str, ...] = SuiteName.__args__  # type: ignore[attr-defined]
 
 Status = Literal[
-    "passed", "failed", "syntax_error", "import_error", "timeout", "memory", "crash", "empty", "cut_off", "request_error",
+    "passed", "failed", "syntax_error", "import_error", "timeout", "memory", "crash", "empty", "cut_off",
+    "request_error",
 ]  # fmt: skip
-"""What became of an answer. `cut_off` is an answer that ended at the token limit and did not pass; `empty` has no code."""
+"""What became of an answer: `cut_off` ended at the token limit and did not pass, `empty` has no code."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
