@@ -117,11 +117,9 @@ class Stack(Module):
         """The product of `x` (…, inputs) with each projection, (…, outputs) each."""
         count, inputs, outputs = self.weight.shape
         flat = x.reshape(1, -1, inputs)
-        if "bias" in self:
-            # As the linear layer does: the product is added to the bias within the call, which rounds once less.
-            made = mx.addmm(self.bias[:, None], flat, self.weight)
-        else:
-            made = flat @ self.weight
+        # As the linear layer does: the product is added to the bias within the call, which rounds once less.
+        biased = "bias" in self
+        made = mx.addmm(self.bias[:, None], flat, self.weight) if biased else flat @ self.weight
         return [made[place].reshape(*x.shape[:-1], outputs) for place in range(count)]
 
     def cut(self, place: int) -> Any:
