@@ -30,6 +30,7 @@ class PromptFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """How a campaign's prompts were sized: enough to compose each again."""
 
     workload: str
+    """Of every prompt; of several kinds in the plan's order, which tells with its seed which one a prompt is."""
     corpus: str
     prompts: tuple[Prompt, ...]
 
@@ -80,8 +81,12 @@ def try_arms(
             if not sized:
                 progress.phase(None, "sizing prompts", "")
                 sized = _size(plan, campaign_seed, server, client, stopper)
-    source = prompts.corpus(plan.workload).source
-    return PromptFile(workload=plan.workload, corpus=source, prompts=tuple(sized))
+    return PromptFile(workload=", ".join(plan.mix), corpus=_corpora(plan), prompts=tuple(sized))
+
+
+def _corpora(plan: Plan) -> str:
+    """Where the texts of a plan are from."""
+    return "; ".join(dict.fromkeys(prompts.corpus(workload).source for workload in plan.mix))
 
 
 def _size(
@@ -107,24 +112,26 @@ def _size(
             )
         return tokens
 
-    needed = schedule.prompts_needed(plan, campaign_seed)
-    return prompts.size_all(plan.workload, needed, count, plan.limits.prompt_tolerance)
+    needed = [
+        (schedule.workload_of(plan, seed), rung, seed)
+        for rung, seed in schedule.prompts_needed(plan, campaign_seed)
+    ]
+    return prompts.size_all(needed, count, plan.limits.prompt_tolerance)
 
 
 def load_prompts(campaign: Campaign) -> dict[tuple[int, int], Prompt]:
     """The sized prompts by (rung, seed); ReceiptError if the corpus no longer gives them."""
-    sized = campaign.prompts(PromptFile)
+    sized, plan = campaign.prompts(PromptFile), campaign.header().plan
     for prompt in sized.prompts:
-        messages = prompts.compose(
-            sized.workload, prompt.seed, prompt.rung, prompt.words, prompt.letters
-        )
+        workload = schedule.workload_of(plan, prompt.seed)
+        messages = prompts.compose(workload, prompt.seed, prompt.rung, prompt.words, prompt.letters)
         if strict.digest(messages) != prompt.digest:
             raise ReceiptError(
                 f"{campaign.folder / PROMPTS}: the prompt of seed {prompt.seed} can no longer be"
-                f" composed: the corpus changed ({sized.corpus} then, {prompts.corpus(sized.workload).source} now);"
+                f" composed: the corpus changed ({sized.corpus} then, {_corpora(plan)} now);"
                 " start a new campaign"
             )
-        if campaign.header().plan.replayed and not prompt.forced:
+        if plan.replayed and not prompt.forced:
             raise ReceiptError(
                 f"{campaign.folder / PROMPTS}: seed {prompt.seed} has no recorded answer to follow; restore the file"
             )

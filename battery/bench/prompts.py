@@ -15,7 +15,7 @@ import platform
 import random
 import re
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -194,11 +194,9 @@ def size(
     return prompt, best
 
 
-def size_all(
-    workload: str, needed: list[tuple[int, int]], count: Count, tolerance: int
-) -> list[Prompt]:
-    """Every prompt of a campaign, each with the longest beginning that it shares with another one."""
-    sized = [size(workload, seed, rung, count, tolerance) for rung, seed in needed]
+def size_all(needed: Sequence[tuple[str, int, int]], count: Count, tolerance: int) -> list[Prompt]:
+    """Every prompt (workload, rung, seed) of a campaign, with the longest beginning that it shares with another one."""
+    sized = [size(workload, seed, rung, count, tolerance) for workload, rung, seed in needed]
     order = sorted(range(len(sized)), key=lambda i: sized[i][1])
     shared = [0] * len(sized)
     for left, right in itertools.pairwise(order):
