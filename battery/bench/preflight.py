@@ -56,7 +56,8 @@ def check_same(
     there = {key: header.machine.get(key) for key in SAME_MACHINE}
     same_arms = header.arm_digests == {arm.name: arm.digest for arm in arms}
     what = None
-    if header.plan.replayed != plan.replayed:
+    followed = [one.replayed.texts if one.replayed else None for one in (header.plan, plan)]
+    if followed[0] != followed[1]:
         of = header.plan.replayed
         what = f"as a replay of {of.campaign} (seal {of.seal[:12]}…)" if of else "as no replay"
     elif header.plan_digest != plan.digest:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import functools
 import gzip
 import itertools
+import os
 import platform
 import random
 import re
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -85,11 +86,19 @@ def corpus(workload: str) -> Corpus:
         return Corpus(
             f"prose.txt.gz sha256 {strict.digest(packed)[:16]}", tuple(text.strip().split("\n\n"))
         )
-    folder = Path(sysconfig.get_path("stdlib"))
-    files = sorted(path for path in folder.rglob("*.py") if not _NOT_CODE & set(path.parts))
+    if workload == "edit":
+        return corpus("code")
+    files = sorted(_sources(Path(sysconfig.get_path("stdlib"))))
     texts = (path.read_text(encoding="utf-8", errors="ignore") for path in files)
     source = f"standard library of Python {platform.python_version()}"
     return Corpus(source, tuple(text for text in texts if len(text) > 4000))
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    """Python files below a folder; what is no code is not walked through: installed packages can be many."""
+    for where, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _NOT_CODE]
+        yield from (Path(where, name) for name in names if name.endswith(".py"))
 
 
 def compose(workload: str, seed: int, rung: int, words: int, letters: int = 0) -> Messages:

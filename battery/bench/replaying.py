@@ -26,7 +26,7 @@ def check(plan: Plan, recorded: Trajectories | None, needed: Sequence[tuple[int,
     asked = plan.replayed
     if asked is None and recorded is None:
         return
-    if asked is None or recorded is None or asked != recorded.replay:
+    if asked is None or recorded is None or asked.texts != recorded.replay:
         raise PlanError(
             f"plan {plan.name}: what it replays is not what was read: start it with battery run --replay CAMPAIGN"
         )

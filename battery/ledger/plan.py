@@ -138,6 +138,14 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Every block follows the texts of this one, so that blocks differ by the machine alone; None: each its own."""
     digest: str
     """sha256 over the texts' token ids, each with its rung, seed and prompt."""
+    plan: str | msgspec.UnsetType = msgspec.UNSET
+    """The plan that was given in place of the source's own; not written where it was the source's own, which a file of
+    that name need not be: a rule may have ended the source before its last block."""
+
+    @property
+    def texts(self) -> Replay:
+        """Whose texts they are alone, under whichever plan."""
+        return msgspec.structs.replace(self, plan=msgspec.UNSET)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -233,7 +233,7 @@ def _again(findings: Findings) -> str:
             "## 6. Run it again, or check it",
             "",
             "```sh",
-            f"battery run --plan {findings.plan.name} {arms}{replaying.option(findings)}",
+            f"battery run {replaying.plan(findings)}{arms}{replaying.option(findings)}",
             f"battery verify {findings.campaign}",
             *replaying.again(findings),
             "```",

@@ -103,7 +103,7 @@ def _told(findings: Findings) -> str:
 
 
 def workloads(findings: Findings) -> Figure:
-    """Tokens per step against steps per second, by kind of text; up and to the right is better.
+    """Tokens per step against steps per second, by kind of text; up and to the right more tokens come a second.
 
     Both axes are logarithmic and the grey lines join equal decode rates, in tok/s, the dashed one that of the control:
     an arm beyond it decodes more tokens a second, whatever its steps cost. Both counts are the servers' own.
