@@ -12,6 +12,8 @@ from battery.render import tradeoff, words
 from battery.render.chart import embedded
 from battery.render.words import table
 
+OPENING = "Where speculation pays and where it costs"
+"""How the sentence begins, wherever it is quoted."""
 _ON: dict[Word, str] = {
     "faster": "pays on",
     "slower": "costs on",
@@ -108,7 +110,7 @@ def sentence(findings: Findings) -> str:
     if not told:
         return ""
     at = f"by decode at {rung:,} tokens of context against {findings.control}"
-    return f"Where speculation pays and where it costs, {at}: {'; '.join(told)}."
+    return f"{OPENING}, {at}: {'; '.join(told)}."
 
 
 def _candidate(findings: Findings, candidate: str, rung: int) -> str:
