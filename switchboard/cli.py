@@ -107,10 +107,11 @@ def bisect(
     format: Annotated[str, typer.Option(help="Of --model: auto, float32 or quantized")] = "auto",
     prompts: Annotated[
         int | None,
-        typer.Option(min=1, max=10, help="Prompts of the last rung; 2, or 1 with random weights."),
+        typer.Option(min=1, max=10, help="Prompts of the last rung, 1 unless given."),
     ] = None,
     tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of each of its texts; 8 unless given.")
+        int | None,
+        typer.Option(min=1, help="Tokens of each of its texts; 12, or 8 with random weights."),
     ] = None,
     processes: Annotated[
         int | None,
@@ -136,7 +137,7 @@ def bisect(
             models=[(name, format) for name in model or []],
             families=family or [],
             quantisations=quantisation or [],
-            plan=Plan(prompts or 2, tokens or 8, (prompts or 1, tokens or 8)),
+            plan=Plan(prompts or 1, tokens or 12, (prompts or 1, tokens or 8)),
             processes=processes,
             verbose=verbose,
             as_json=json,

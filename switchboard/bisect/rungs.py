@@ -47,8 +47,8 @@ class Plan:
     longer texts are a matter of patience (`--tokens 256`).
     """
 
-    prompts: int = 2
-    tokens: int = 8
+    prompts: int = 1
+    tokens: int = 12
     of_random: tuple[int, int] = (1, 8)
     """Both for a model of random weights, whose texts say less."""
     seed: int = 11
