@@ -61,7 +61,7 @@ class Paced:
         """Start on a new text; a lookup knows nothing of it yet."""
         self._inner.begin(prompt)
         self._watched, self._behind = [], 0
-        if self._watches:
+        if self._watches and prompt:
             self._acceptance.forget()
 
     def extend(self, tokens: list[int]) -> None:

@@ -3,8 +3,9 @@
 The loops' own code is timed, over a cache with `rows` tokens in it: plain steps as the plain loop hands them on, the
 next one begun ahead; verify passes with everything around them, checkpoint, acceptance law and taking back. Rounds go
 through all widths in turn, so that a machine that slows down for a while does so for all of them; the median of each
-counts. The rows are filled in without reading a prompt of that length: repeated from a short one, which changes no
-cost. A cache that sums up its tokens in a state has no rows to fill.
+counts. Of guessing the least counts, as the microseconds of a lookup drown in any delay. The rows are filled in without
+reading a prompt of that length: repeated from a short one, which changes no cost. A cache that sums up its tokens in a
+state has no rows to fill.
 
 The proposer guesses over a short text of its own, as deep as it goes, which tells how deep that is.
 """
@@ -61,8 +62,7 @@ class Sheet:
 def measure(bench: Bench) -> Costs:
     """The costs; rounds end early when the time is used up, but not before two of them."""
     started = time.perf_counter()
-    bench.proposer.begin(list(TEXT))
-    reading = (time.perf_counter() - started) / len(TEXT)
+    reading = min(_reading(bench.proposer) for _ in range(LEAST_ROUNDS + 1))
     deepest = len(bench.proposer.propose(bench.most)) or bench.most
     widths = [width for width in WIDTHS if width <= deepest] + [deepest + 1]
     cache = filled(bench)
@@ -77,14 +77,21 @@ def measure(bench: Bench) -> Costs:
     return costs(sheet, reading, replays)
 
 
+def _reading(proposer: Proposer) -> float:
+    """Seconds that the proposer takes to read one token of a text."""
+    began = time.perf_counter()
+    proposer.begin(list(TEXT))
+    return (time.perf_counter() - began) / len(TEXT)
+
+
 def costs(sheet: Sheet, reading: float, replays: bool) -> Costs:
-    """Seconds made ratios to one plain step; a pass over one token costs one by definition."""
+    """Seconds made ratios to one plain step; a pass over one token costs one by definition. `reading`: of a token."""
     step = median(sheet.steps)
     return Costs(
         widths=(1, *sheet.passes),
         ratios=(1.0, *(median(seen) / step for seen in sheet.passes.values())),
         depths=tuple(sheet.guesses),
-        guessing=tuple(median(seen) / step for seen in sheet.guesses.values()),
+        guessing=tuple(min(seen) / step for seen in sheet.guesses.values()),
         reading=reading / step,
         replays=replays,
     )
