@@ -35,7 +35,8 @@ class Costs:
 
     `widths` are the tokens of a pass, rising from 1, and `ratios` what passes of them cost. `depths` and `guessing` are
     the same for making guesses; `reading` is what the proposer takes to read one more token of the text. `replays`:
-    the cache holds a state, so that the tokens of a draft that stood in part are read again.
+    the cache holds a state, so that the tokens of a draft that stood in part are read again. `silent`: the proposer
+    guessed nothing where it was measured, so what a guess costs is not known.
     """
 
     widths: tuple[int, ...]
@@ -44,6 +45,7 @@ class Costs:
     guessing: tuple[float, ...]
     reading: float = 0.0
     replays: bool = False
+    silent: bool = False
 
     @property
     def deepest(self) -> int:

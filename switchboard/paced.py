@@ -38,7 +38,8 @@ class Paced:
         self._inner = inner
         self._margin = margin
         self._counter = counter
-        self._watches = costs.guess(costs.deepest) + costs.reading <= SHARE and not self.draws
+        cheap = costs.guess(costs.deepest) + costs.reading <= SHARE
+        self._watches = cheap and not costs.silent and not self.draws
         self._acceptance = Acceptance(costs.deepest)
         self._allowance = Allowance(start, SHARE)
         self._watched: list[tuple[list[int], int]] = []

@@ -1,13 +1,13 @@
 """What passes of several tokens and guesses cost here, beside the plain loop's step: measured on the loaded model.
 
-The loops' own code is timed, over a cache with `rows` tokens in it: plain steps as the plain loop hands them on, the
-next one begun ahead; verify passes with everything around them, checkpoint, acceptance law and taking back. Rounds go
+The loops' own code is timed along one text that repeats itself, which the answer is forced to go on with, so that a
+lookup finds something: plain steps as the plain loop hands them on, the next one begun ahead; verify passes with
+everything around them, checkpoint, acceptance law and taking back; and the proposer's guesses before each. Rounds go
 through all widths in turn, so that a machine that slows down for a while does so for all of them; the median of each
-counts. Of guessing the least counts, as the microseconds of a lookup drown in any delay. The rows are filled in without
-reading a prompt of that length: repeated from a short one, which changes no cost. A cache that sums up its tokens in a
-state has no rows to fill.
+counts. Of guessing the least counts, as the microseconds of a lookup drown in any delay.
 
-The proposer guesses over a short text of its own, as deep as it goes, which tells how deep that is.
+The text has `rows` tokens before that. The cache is filled without reading them: its first rows are written again
+behind themselves, which changes no cost. A cache that sums up its tokens in a state has no rows to fill.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from switchboard import cache as kv
 from switchboard.accept.ruling import Drawn
 from switchboard.decode import Chooser, Tally, plain, prefill
 from switchboard.depth import Costs
-from switchboard.registry import Proposer, Room
+from switchboard.forced import Forced
+from switchboard.registry import Proposer, Room, SamplingProposer
 from switchboard.speculate import check
 
-TEXT = (5, 11, 3, 250, 7, 42, 9, 8) * 8
-"""What the proposer reads: it repeats itself, so that a lookup finds something."""
+PERIOD = (5, 11, 3, 250, 7, 42, 9, 8, 21, 4, 17, 30, 2, 19, 33, 12)
 WIDTHS = (2, 4, 8, 16, 32)
 STEPS = 3
 """Plain steps of one round that are timed; the one before them has nothing ahead of it."""
 LEAST_ROUNDS = 2
+READ_AGAIN_S = 0.02
+"""A proposer that has read the text in less is asked to twice more."""
 
 
 @dataclass(frozen=True)
@@ -59,32 +61,81 @@ class Sheet:
     guesses: dict[int, list[float]]
 
 
+class Walk:
+    """One text as it goes on: its cache holds all of it but the last token, and the proposer has seen all of it."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._length = bench.rows + 1
+        self.cache = filled(bench)
+        if isinstance(bench.proposer, SamplingProposer):
+            bench.proposer.sample_with(bench.sampler)
+        self.reading = self._begin()
+
+    def _begin(self) -> float:
+        """Let the proposer read; seconds a token."""
+        took = []
+        while len(took) < 3 and (not took or took[0] < READ_AGAIN_S):
+            began = time.perf_counter()
+            self._bench.proposer.begin(periodic(0, self._length))
+            took.append(time.perf_counter() - began)
+        return min(took) / self._length
+
+    def steps(self) -> list[float]:
+        """Seconds of plain steps."""
+        bench, seen, last = self._bench, list[float](), periodic(self._length - 1, 1)[0]
+        coming = periodic(self._length, STEPS + 1)
+        for _ in plain(bench.model, self.cache, last, Forced(bench.sampler, coming), STEPS + 1):
+            seen.append(time.perf_counter())
+        self._go_on(coming)
+        return [after - before for before, after in pairwise(seen)]
+
+    def verify(self, depth: int) -> tuple[int, float, float]:
+        """How many guesses were made of so many, and the seconds of making them and of a pass over as many."""
+        bench, last = self._bench, periodic(self._length - 1, 1)[0]
+        sampler = Forced(bench.sampler, periodic(self._length, depth + 1))
+        began = time.perf_counter()
+        guesses = bench.proposer.propose(depth)
+        guessed = time.perf_counter()
+        draft = whole(guesses, periodic(self._length, depth))
+        begun = time.perf_counter()
+        made = check(bench.model, self.cache, last, draft, sampler, 0, Tally(), bench.proposer)
+        ended = time.perf_counter()
+        # what a state has to read again is counted by itself
+        mx.eval(kv.arrays(self.cache))
+        self._go_on(made)
+        return len(guesses), guessed - began, ended - begun
+
+    def _go_on(self, tokens: list[int]) -> None:
+        self._bench.proposer.extend(tokens)
+        self._length += len(tokens)
+
+
 def measure(bench: Bench) -> Costs:
     """The costs; rounds end early when the time is used up, but not before two of them."""
     started = time.perf_counter()
-    reading = min(_reading(bench.proposer) for _ in range(LEAST_ROUNDS + 1))
-    deepest = len(bench.proposer.propose(bench.most)) or bench.most
+    walk = Walk(bench)
+    walk.steps()
+    guessed = walk.verify(bench.most)[0]
+    deepest = guessed or bench.most
     widths = [width for width in WIDTHS if width <= deepest] + [deepest + 1]
-    cache = filled(bench)
     sheet = Sheet([], {width: [] for width in widths}, {width - 1: [] for width in widths})
     for done in range(bench.rounds):
-        _round(bench, cache, sheet)
+        sheet.steps += walk.steps()
+        for width in widths:
+            _, guessing, passing = walk.verify(width - 1)
+            sheet.guesses[width - 1].append(guessing)
+            sheet.passes[width].append(passing)
         if done + 1 >= LEAST_ROUNDS and time.perf_counter() - started > bench.limit_s:
             break
-    replays = any(kv.is_state(entry) for entry in kv.parts(cache))
+    replays = any(kv.is_state(entry) for entry in kv.parts(walk.cache))
     bench.proposer.begin([])
+    del walk.cache
     mx.clear_cache()
-    return costs(sheet, reading, replays)
+    return costs(sheet, walk.reading, replays, silent=guessed == 0)
 
 
-def _reading(proposer: Proposer) -> float:
-    """Seconds that the proposer takes to read one token of a text."""
-    began = time.perf_counter()
-    proposer.begin(list(TEXT))
-    return (time.perf_counter() - began) / len(TEXT)
-
-
-def costs(sheet: Sheet, reading: float, replays: bool) -> Costs:
+def costs(sheet: Sheet, reading: float, replays: bool, silent: bool = False) -> Costs:
     """Seconds made ratios to one plain step; a pass over one token costs one by definition. `reading`: of a token."""
     step = median(sheet.steps)
     return Costs(
@@ -94,15 +145,26 @@ def costs(sheet: Sheet, reading: float, replays: bool) -> Costs:
         guessing=tuple(min(seen) / step for seen in sheet.guesses.values()),
         reading=reading / step,
         replays=replays,
+        silent=silent,
     )
+
+
+def periodic(start: int, count: int) -> list[int]:
+    """The tokens of the text from a place on."""
+    return [PERIOD[place % len(PERIOD)] for place in range(start, start + count)]
+
+
+def whole(guesses: list[int], instead: list[int]) -> list[int]:
+    """As many guesses as are to be verified, whatever they are; drawn ones stay as they are, with their chances."""
+    return guesses if isinstance(guesses, Drawn) else [*guesses, *instead[len(guesses) :]]
 
 
 def filled(bench: Bench) -> list[Any]:
     """A cache with `rows` tokens in it."""
-    count = len(TEXT) // 4
-    room = Room(bench.rows, bench.rounds * (STEPS + 2 + sum(WIDTHS)))
-    cache = bench.make_cache(room)
-    prefill(bench.model, cache, TEXT[: count + 1], count, Tally(), lambda: None)
+    passes = STEPS + 1 + sum(WIDTHS) + bench.most
+    cache = bench.make_cache(Room(bench.rows, (bench.rounds + 1) * passes))
+    read = periodic(0, len(PERIOD) + 1)
+    prefill(bench.model, cache, read, len(PERIOD), Tally(), lambda: None)
     for entry in kv.parts(cache):
         if not kv.is_state(entry):
             lengthen(entry, bench.rows)
@@ -112,14 +174,12 @@ def filled(bench: Bench) -> list[Any]:
 
 def lengthen(entry: Any, rows: int) -> None:
     """Write the first rows of an entry again behind themselves, until it has seen so many tokens."""
-    held = min(entry.offset, 16)
-    keys, values = (_plain(entry, part)[..., :held, :] for part in (entry.keys, entry.values))
-    missing = rows - entry.offset
-    if missing > 0:
-        copies = -(-missing // held)
-        entry.update_and_fetch(
-            *(mx.tile(part, (1, 1, copies, 1))[..., :missing, :] for part in (keys, values))
-        )
+    held, missing = min(entry.offset, len(PERIOD)), rows - entry.offset
+    if missing <= 0:
+        return
+    copies = -(-missing // held)
+    parts = (_plain(entry, part)[..., :held, :] for part in (entry.keys, entry.values))
+    entry.update_and_fetch(*(mx.tile(part, (1, 1, copies, 1))[..., :missing, :] for part in parts))
 
 
 def _plain(entry: Any, part: Any) -> mx.array:
@@ -128,33 +188,3 @@ def _plain(entry: Any, part: Any) -> mx.array:
         return part
     packed, scales, biases = part
     return mx.dequantize(packed, scales, biases, group_size=entry.group_size, bits=entry.bits)
-
-
-def _round(bench: Bench, cache: list[Any], sheet: Sheet) -> None:
-    """A few plain steps, then a pass of every width with its guesses."""
-    last = TEXT[-1]
-    stream, seen = plain(bench.model, cache, last, bench.sampler, STEPS + 1), list[float]()
-    for _ in stream:
-        seen.append(time.perf_counter())
-    sheet.steps += [after - before for before, after in pairwise(seen)]
-    for width in sheet.passes:
-        began = time.perf_counter()
-        guesses = bench.proposer.propose(width - 1)
-        guessed = time.perf_counter()
-        whole = _whole(guesses, width - 1)
-        begun = time.perf_counter()
-        made = check(bench.model, cache, last, whole, bench.sampler, 0, Tally(), bench.proposer)
-        ended = time.perf_counter()
-        # what a state has to read again is counted by itself
-        mx.eval(kv.arrays(cache))
-        sheet.guesses[width - 1].append(guessed - began)
-        sheet.passes[width].append(ended - begun)
-        bench.proposer.extend(made)
-        last = made[-1]
-
-
-def _whole(guesses: list[int], depth: int) -> list[int]:
-    """As many guesses as are to be verified, whatever they are; drawn ones stay as they are, with their chances."""
-    if isinstance(guesses, Drawn) or len(guesses) == depth:
-        return guesses
-    return [*guesses, *TEXT[: depth - len(guesses)]]

@@ -42,7 +42,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of this switch."""
 
     most: int = 8
-    rows: int = 512
+    rows: int = 256
     rounds: int = 3
     seconds: float = 1.0
     margin: float = 0.05

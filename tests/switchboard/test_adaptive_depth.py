@@ -183,6 +183,16 @@ def test_of_drawn_guesses_only_what_is_verified_is_made() -> None:
     assert not Paced(Oracle([], bool), CPU, 0.05, 3.0, Counter()).draws
 
 
+def test_a_proposer_that_was_silent_when_it_was_measured_is_not_watched() -> None:
+    quiet = Costs((1, 2), (1.0, 1.1), (1,), (0.0,), silent=True)
+    paced = Paced(Oracle(range(9), lambda at: True), quiet, 0.05, 0.0, Counter())
+    paced.begin([1])
+    assert paced.propose(5) == [] and not paced.hopes(5), (
+        "there is nothing on the account for a try"
+    )
+    assert not paced.told()["watches"]
+
+
 def test_a_lookup_stops_resting_by_its_own_rule() -> None:
     lookup = PromptLookup(Options(), Counter())
     Paced(lookup, CPU, 0.05, 3.0, Counter())
@@ -253,7 +263,7 @@ def test_a_planted_delay_shows_in_the_costs(monkeypatch: pytest.MonkeyPatch, mod
         time.sleep(0.05)
         return honest(*given)
 
-    def measured(proposer: Oracle) -> Costs:
+    def measured(proposer: Any) -> Costs:
         bench = verify_cost.Bench(
             model, lambda room: kv.make(model), Sampler(Sampling(), ()), proposer, 3, 64, 3, 9.0
         )
@@ -262,6 +272,7 @@ def test_a_planted_delay_shows_in_the_costs(monkeypatch: pytest.MonkeyPatch, mod
     plain, dear = measured(Oracle([], bool)), measured(Slow([], bool))
     assert (plain.deepest, dear.deepest) == (3, 3)
     assert dear.guess(3) > dear.guess(1) > 10 * plain.guess(3)
+    assert plain.silent and not dear.silent
     monkeypatch.setattr(verify_cost, "check", slow)
     late = measured(Oracle([], bool))
     assert late.verify(2) > 2 * plain.verify(2) and late.ratios[0] == 1

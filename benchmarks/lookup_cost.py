@@ -1,0 +1,126 @@
+"""What the n-gram table of prompt_lookup costs a token, in a short text and in a long one.
+
+    python -m benchmarks.lookup_cost [--contexts 1024,131072] [--tokens 4096] [--rounds 9] [--out FILE]
+
+Every token is entered, and asked for a draft behind it, as the loops do where nothing is verified. The text is drawn
+from 49,152 words as unevenly as natural ones are, and every other stretch of 64 tokens is a copy of an earlier one, so
+that lookups find something. Rounds go through the contexts in turn; of each the least counts, as delays only add. The
+table holds an entry for every n-gram, so a long text costs memory; the time for a token is the same but for what a
+larger table misses in the processor's caches.
+
+The last line is one JSON object: microseconds a token by context, and the ratio of the last to the first.
+`reports/lookup-cost.json` is kept with --out; the figures of the machine that made it are in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import random
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from switchboard.registry import Counter
+from switchboard.switches.prompt_lookup import Options, PromptLookup
+
+VOCABULARY = 49152
+STRETCH = 64
+DRAFT = 5
+
+
+def text(length: int, seed: int) -> list[int]:
+    """Tokens with words as common as natural ones, half of them in copies of earlier stretches."""
+    dice = random.Random(seed)
+    made: list[int] = []
+    while len(made) < length:
+        if len(made) > STRETCH and dice.random() < 0.5:
+            start = dice.randrange(len(made) - STRETCH)
+            made += made[start : start + STRETCH]
+        else:
+            made += [int(VOCABULARY ** dice.random()) - 1 for _ in range(STRETCH)]
+    return made[:length]
+
+
+def seconds(context: int, tokens: Sequence[int]) -> tuple[float, float, int]:
+    """Of one token: to enter it, and to ask for a draft; and how many drafts there were."""
+    lookup = PromptLookup(Options(adaptive=False), Counter())
+    lookup.begin(list(tokens[:context]))
+    entering = asking = 0.0
+    drafts = 0
+    clock = time.perf_counter
+    gc.collect()
+    for token in tokens[context:]:
+        began = clock()
+        lookup.extend([token])
+        entered = clock()
+        draft = lookup.propose(DRAFT)
+        asking += clock() - entered
+        entering += entered - began
+        drafts += bool(draft)
+    count = len(tokens) - context
+    return entering / count, asking / count, drafts
+
+
+def measure(contexts: Sequence[int], count: int, rounds: int) -> list[dict[str, Any]]:
+    """A row a context: microseconds a token, the least of the rounds."""
+    seen: dict[int, list[tuple[float, float, int]]] = {context: [] for context in contexts}
+    for _ in range(rounds):
+        for context in contexts:
+            seen[context].append(seconds(context, text(context + count, context)))
+    return [row(context, found, count) for context, found in seen.items()]
+
+
+def row(context: int, found: Sequence[tuple[float, float, int]], count: int) -> dict[str, Any]:
+    """One context's figures."""
+    enter, ask = (min(one[part] for one in found) * 1e6 for part in (0, 1))
+    return {
+        "context": context,
+        "enter_us": round(enter, 3),
+        "ask_us": round(ask, 3),
+        "token_us": round(round(enter, 3) + round(ask, 3), 3),
+        "drafts": round(found[0][2] / count, 3),
+    }
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Microseconds a token by context, and how many times the first the last is."""
+    return {
+        "token_us": {str(one["context"]): one["token_us"] for one in rows},
+        "ratio": round(rows[-1]["token_us"] / rows[0]["token_us"], 2),
+    }
+
+
+def main(words: list[str] | None = None) -> int:
+    """Measure, print, and keep where asked to."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--contexts", default="1024,131072")
+    parser.add_argument("--tokens", type=int, default=4096)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args(words)
+    rows = measure([int(one) for one in asked.contexts.split(",")], asked.tokens, asked.rounds)
+    print(f"{'context':>8}  {'enter':>8}  {'ask':>8}  {'both':>8}  drafts")
+    for one in rows:
+        print(
+            f"{one['context']:>8}  {one['enter_us']:>5.2f} µs  {one['ask_us']:>5.2f} µs  "
+            f"{one['token_us']:>5.2f} µs  {one['drafts']:.0%}"
+        )
+    if asked.out:
+        kept = {
+            "command": "python -m benchmarks.lookup_cost --out reports/lookup-cost.json",
+            "tokens": asked.tokens,
+            "rounds": asked.rounds,
+            "rows": rows,
+            **summary(rows),
+        }
+        asked.out.write_text(json.dumps(kept, indent=1) + "\n")
+    print(json.dumps(summary(rows)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
