@@ -4,9 +4,9 @@
 
 Every token is entered, and asked for a draft behind it, as the loops do where nothing is verified. The text is drawn
 from 49,152 words as unevenly as natural ones are, and every other stretch of 64 tokens is a copy of an earlier one, so
-that lookups find something. Rounds go through the contexts in turn; of each the least counts, as delays only add. The
-table holds an entry for every n-gram, so a long text costs memory; the time for a token is the same but for what a
-larger table misses in the processor's caches.
+that lookups find something. Rounds go through the contexts in turn, over the same texts; of every token the least of its
+rounds counts, as delays only add. The table holds an entry for every n-gram, so a long text costs memory; the time for
+a token is the same but for what a larger table misses in the processor's caches.
 
 The last line is one JSON object: microseconds a token by context, and the ratio of the last to the first.
 `reports/lookup-cost.json` is kept with --out; the figures of the machine that made it are in it.
@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from switchboard.registry import Counter
@@ -45,11 +46,11 @@ def text(length: int, seed: int) -> list[int]:
     return made[:length]
 
 
-def seconds(context: int, tokens: Sequence[int]) -> tuple[float, float, int]:
-    """Of one token: to enter it, and to ask for a draft; and how many drafts there were."""
+def seconds(context: int, tokens: Sequence[int]) -> tuple[list[float], list[float], int]:
+    """Token by token behind the context: to enter it, and to ask for a draft; and how many drafts there were."""
     lookup = PromptLookup(Options(adaptive=False), Counter())
     lookup.begin(list(tokens[:context]))
-    entering = asking = 0.0
+    entering, asking = list[float](), list[float]()
     drafts = 0
     clock = time.perf_counter
     gc.collect()
@@ -58,31 +59,33 @@ def seconds(context: int, tokens: Sequence[int]) -> tuple[float, float, int]:
         lookup.extend([token])
         entered = clock()
         draft = lookup.propose(DRAFT)
-        asking += clock() - entered
-        entering += entered - began
+        asking.append(clock() - entered)
+        entering.append(entered - began)
         drafts += bool(draft)
-    count = len(tokens) - context
-    return entering / count, asking / count, drafts
+    return entering, asking, drafts
 
 
 def measure(contexts: Sequence[int], count: int, rounds: int) -> list[dict[str, Any]]:
-    """A row a context: microseconds a token, the least of the rounds."""
-    seen: dict[int, list[tuple[float, float, int]]] = {context: [] for context in contexts}
+    """A row a context."""
+    seen: dict[int, list[tuple[list[float], list[float], int]]] = {one: [] for one in contexts}
     for _ in range(rounds):
         for context in contexts:
             seen[context].append(seconds(context, text(context + count, context)))
-    return [row(context, found, count) for context, found in seen.items()]
+    return [row(context, found) for context, found in seen.items()]
 
 
-def row(context: int, found: Sequence[tuple[float, float, int]], count: int) -> dict[str, Any]:
-    """One context's figures."""
-    enter, ask = (min(one[part] for one in found) * 1e6 for part in (0, 1))
+def row(context: int, found: Sequence[tuple[list[float], list[float], int]]) -> dict[str, Any]:
+    """One context's figures: microseconds a token, the mean over tokens of the least that each took in any round."""
+    enter, ask = (
+        round(1e6 * fmean(map(min, zip(*(one[part] for one in found), strict=True))), 3)
+        for part in (0, 1)
+    )
     return {
         "context": context,
-        "enter_us": round(enter, 3),
-        "ask_us": round(ask, 3),
-        "token_us": round(round(enter, 3) + round(ask, 3), 3),
-        "drafts": round(found[0][2] / count, 3),
+        "enter_us": enter,
+        "ask_us": ask,
+        "token_us": round(enter + ask, 3),
+        "drafts": round(found[0][2] / len(found[0][0]), 3),
     }
 
 

@@ -31,8 +31,9 @@ from switchboard.speculate import check
 
 PERIOD = (5, 11, 3, 250, 7, 42, 9, 8, 21, 4, 17, 30, 2, 19, 33, 12)
 WIDTHS = (2, 4, 8, 16, 32)
-STEPS = 3
-"""Plain steps of one round that are timed; the one before them has nothing ahead of it."""
+STEPS = 2
+"""Plain steps of one round that are timed: neither the first, which nothing runs ahead of, nor the last, which does not
+run ahead of any."""
 LEAST_ROUNDS = 2
 READ_AGAIN_S = 0.02
 """A proposer that has read the text in less is asked to twice more."""
@@ -74,7 +75,7 @@ class Walk:
 
     def _begin(self) -> float:
         """Let the proposer read; seconds a token."""
-        took = []
+        took: list[float] = []
         while len(took) < 3 and (not took or took[0] < READ_AGAIN_S):
             began = time.perf_counter()
             self._bench.proposer.begin(periodic(0, self._length))
@@ -84,11 +85,11 @@ class Walk:
     def steps(self) -> list[float]:
         """Seconds of plain steps."""
         bench, seen, last = self._bench, list[float](), periodic(self._length - 1, 1)[0]
-        coming = periodic(self._length, STEPS + 1)
-        for _ in plain(bench.model, self.cache, last, Forced(bench.sampler, coming), STEPS + 1):
+        coming = periodic(self._length, STEPS + 2)
+        for _ in plain(bench.model, self.cache, last, Forced(bench.sampler, coming), len(coming)):
             seen.append(time.perf_counter())
         self._go_on(coming)
-        return [after - before for before, after in pairwise(seen)]
+        return [after - before for before, after in pairwise(seen[:-1])]
 
     def verify(self, depth: int) -> tuple[int, float, float]:
         """How many guesses were made of so many, and the seconds of making them and of a pass over as many."""
@@ -161,7 +162,7 @@ def whole(guesses: list[int], instead: list[int]) -> list[int]:
 
 def filled(bench: Bench) -> list[Any]:
     """A cache with `rows` tokens in it."""
-    passes = STEPS + 1 + sum(WIDTHS) + bench.most
+    passes = STEPS + 2 + sum(WIDTHS) + bench.most
     cache = bench.make_cache(Room(bench.rows, (bench.rounds + 1) * passes))
     read = periodic(0, len(PERIOD) + 1)
     prefill(bench.model, cache, read, len(PERIOD), Tally(), lambda: None)

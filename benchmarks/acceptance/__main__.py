@@ -3,7 +3,8 @@
     python -m benchmarks.acceptance [--quick] [--derive] [--out FOLDER]
 
 The same at every run. `reports/acceptance.md` follows from `reports/acceptance.json` alone; `--derive` writes it again
-without summing. What adaptive drafts cost at worst is read from the receipts of a campaign in both cases. The last line is one JSON object; the exit code is 1 if a bar fails.
+without summing. What adaptive drafts cost at worst is read from the receipts of a campaign in both cases. The last line
+is one JSON object; the exit code is 1 if a bar fails.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from synthetic import World, build, fails
 
-from benchmarks.acceptance import report, slowdown
 from battery.analyse.findings import analyse
 from battery.ledger.arm import load_arm
 from battery.ledger.plan import load_plan
+from benchmarks.acceptance import report, slowdown
 
 ROOT = Path(__file__).parents[2]
 ARMS = ("A", "P")

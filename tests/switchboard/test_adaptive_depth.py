@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -251,31 +250,74 @@ def test_rows_are_filled_without_reading_them() -> None:
         assert mx.isfinite(forward(built, cache, mx.array([1, 2]))).all().item()
 
 
-def test_a_planted_delay_shows_in_the_costs(monkeypatch: pytest.MonkeyPatch, model: Any) -> None:
+class Clock:
+    """A time that only passes where a test lets it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize("family", ["llama", "gemma3", "qwen3_5"])
+@pytest.mark.parametrize("draws", [False, True])
+def test_what_passes_and_guesses_take_is_what_is_found(
+    monkeypatch: pytest.MonkeyPatch, family: str, draws: bool
+) -> None:
+    clock, made = Clock(), tiny.build(family, "none")[0]
+    monkeypatch.setattr(verify_cost, "time", clock)
+
+    def late(tokens: mx.array, cache: Any) -> Any:
+        # a pass takes a second, and each of its tokens a tenth
+        clock.now += 1 + 0.1 * tokens.size
+        return made(tokens, cache=cache)
+
     class Slow(Oracle):
+        def begin(self, prompt: list[int]) -> None:
+            super().begin(prompt)
+            clock.now += 0.01 * len(prompt)
+
         def propose(self, limit: int) -> list[int]:
-            time.sleep(0.02 * limit)
-            return [7] * min(limit, 3)
+            clock.now += 0.02 * min(limit, 3)
+            guesses = [7] * min(limit, 3)
+            return Drawn(guesses, mx.ones((len(guesses), 512)) / 512) if draws else guesses
 
-    honest = verify_cost.check
-
-    def slow(*given: Any) -> list[int]:
-        time.sleep(0.05)
-        return honest(*given)
-
-    def measured(proposer: Any) -> Costs:
-        bench = verify_cost.Bench(
-            model, lambda room: kv.make(model), Sampler(Sampling(), ()), proposer, 3, 64, 3, 9.0
+    found = verify_cost.measure(
+        verify_cost.Bench(
+            late, lambda room: kv.make(made), Sampler(Sampling(), ()), Slow([], bool), 8, 64, 3, 9e9
         )
-        return verify_cost.measure(bench)
+    )
+    assert found.widths == (1, 2, 4) and found.depths == (1, 3)
+    again = 1.1 if family == "qwen3_5" else 0.0
+    assert found.replays == bool(again)
+    assert found.ratios == pytest.approx((1.0, (1.2 + again) / 1.1, (1.4 + again) / 1.1))
+    assert found.guessing == pytest.approx((0.02 / 1.1, 0.06 / 1.1))
+    assert found.reading == pytest.approx(0.01 / 1.1) and not found.silent
 
-    plain, dear = measured(Oracle([], bool)), measured(Slow([], bool))
-    assert (plain.deepest, dear.deepest) == (3, 3)
-    assert dear.guess(3) > dear.guess(1) > 10 * plain.guess(3)
-    assert plain.silent and not dear.silent
-    monkeypatch.setattr(verify_cost, "check", slow)
-    late = measured(Oracle([], bool))
-    assert late.verify(2) > 2 * plain.verify(2) and late.ratios[0] == 1
+
+def test_rounds_end_when_the_time_is_used_up_and_a_silent_proposer_is_told(
+    monkeypatch: pytest.MonkeyPatch, model: Any
+) -> None:
+    clock, steps = Clock(), []
+    monkeypatch.setattr(verify_cost, "time", clock)
+    honest = verify_cost.Walk.steps
+
+    def counted(walk: verify_cost.Walk) -> list[float]:
+        honest(walk)
+        steps.append(1)
+        clock.now += 10
+        return [1.0]
+
+    monkeypatch.setattr(verify_cost.Walk, "steps", counted)
+    for limit, rounds in ((1.0, 2), (35.0, 3), (9e9, 5)):
+        steps.clear()
+        bench = verify_cost.Bench(
+            model, lambda room: kv.make(model), Sampler(Sampling(), ()), Oracle([], bool), 3, 64, 5, limit
+        )  # fmt: skip
+        found = verify_cost.measure(bench)
+        assert len(steps) == 1 + rounds
+        assert found.silent and found.deepest == 3
 
 
 def test_costs_are_seconds_over_the_median_step() -> None:
