@@ -4,9 +4,10 @@
 
 Every token is entered, and asked for a draft behind it, as the loops do where nothing is verified. The text is drawn
 from 49,152 words as unevenly as natural ones are, and every other stretch of 64 tokens is a copy of an earlier one, so
-that lookups find something. Rounds go through the contexts in turn, over the same texts; of every token the least of its
-rounds counts, as delays only add. The table holds an entry for every n-gram, so a long text costs memory; the time for
-a token is the same but for what a larger table misses in the processor's caches.
+that lookups find something. Rounds go through the contexts in turn, over the same texts; of every token the least of
+its rounds counts, as delays only add. The table holds an entry for every n-gram, so a long text costs memory; a token
+touches it as often in a long text as in a short one, and takes longer only by what a larger table misses in the
+processor's caches: on two cores of a server processor 1.42 µs at 1,024 tokens, 2.05 µs at 131,072.
 
 The last line is one JSON object: microseconds a token by context, and the ratio of the last to the first.
 `reports/lookup-cost.json` is kept with --out; the figures of the machine that made it are in it.

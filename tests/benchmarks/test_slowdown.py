@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic import World, build, fails
 
 from battery.analyse.findings import analyse
 from battery.ledger.arm import load_arm
 from battery.ledger.plan import load_plan
 from benchmarks.acceptance import report, slowdown
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "analyse"))
+from synthetic import World, build, fails
 
 ROOT = Path(__file__).parents[2]
 ARMS = ("A", "P")
