@@ -17,9 +17,10 @@ The law that judges is not touched. Under a law that couples guesses to the targ
 the plain loop's but for rounding. Drawn guesses (`draft_model:coupled=false`) make another text at another depth: then
 a seed's text depends on what the machine was measured to cost, and on the texts before.
 
-Costs: at load `rounds` of passes, at most about `seconds` after two of them (SmolLM2-135M on two CPU cores: about a
-second in all), and the cache of `rows` tokens meanwhile. A cost that changes later, at much longer texts or on a
-machine that was busy at load, is not noticed. Turned off by not asking for it, or by SWITCHBOARD_ADAPTIVE_DEPTH=0.
+Costs: at load `rounds` of passes, none begun after `seconds` once there were two, and the cache of `rows` tokens
+meanwhile: SmolLM2-135M takes LOADS more processor time to load on a CPU. A cost that changes later, at much longer texts
+or on a machine that was busy at load, is not noticed. Turned off by not asking for it, or by
+SWITCHBOARD_ADAPTIVE_DEPTH=0.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from chances import answer, session
 from served import Engine
 
 from switchboard import cache as kv
-from switchboard import verify_cost
+from switchboard import decode, speculate, verify_cost
 from switchboard.accept.ruling import Drawn
 from switchboard.board import Board
 from switchboard.config import parse_asked
@@ -320,13 +320,41 @@ def test_rounds_end_when_the_time_is_used_up_and_a_silent_proposer_is_told(
         assert found.silent and found.deepest == 3
 
 
-def test_costs_are_seconds_over_the_median_step() -> None:
+def test_costs_are_the_least_seconds_over_those_of_a_step() -> None:
     sheet = verify_cost.Sheet(
-        [2.0, 1.0, 9.0], {2: [3.0, 1.0, 2.0], 4: [4.0, 4.0, 4.0]}, {1: [0.5, 0.1, 0.2], 3: [1.0, 1.0, 1.0]}
+        [4.0, 2.0, 9.0], {2: [5.0, 3.0, 4.0], 4: [8.0, 8.0, 8.0]}, {1: [0.5, 0.1, 0.2], 3: [1.0, 1.0, 1.0]}
     )  # fmt: skip
     assert verify_cost.costs(sheet, 0.02, True) == Costs(
-        (1, 2, 4), (1.0, 1.0, 2.0), (1, 3), (0.05, 0.5), 0.01, True
+        (1, 2, 4), (1.0, 1.5, 4.0), (1, 3), (0.05, 0.5), 0.01, True
     )
+
+
+def test_at_depth_0_every_step_is_begun_ahead_as_in_the_plain_loop(
+    monkeypatch: pytest.MonkeyPatch, model: Any, texts: dict[float, list[int]]
+) -> None:
+    begun: list[int] = []
+    passes: list[int] = []
+
+    def ahead(tokens: mx.array, cache: list[Any]) -> None:
+        begun.append(1)
+        decode.start_ahead(tokens, cache)
+
+    def seen(tokens: mx.array, cache: Any) -> Any:
+        passes.append(tokens.size)
+        return model(tokens, cache=cache)
+
+    monkeypatch.setattr(speculate, "start_ahead", ahead)
+    for costs, right in ((CPU, False), (STEEP, True)):
+        begun.clear()
+        paced = Paced(Oracle(texts[0.0], lambda at, right=right: right), costs, 0.05, 0.0, Counter())  # type: ignore[misc]  # fmt: skip
+        cache = kv.make(model)
+        prefill(model, cache, PROMPT, 64, Tally(), lambda: None)
+        passes.clear()
+        paced.begin(list(PROMPT))
+        sampler = Sampler(Sampling(temperature=0.0), ())
+        made = list(verified(seen, cache, PROMPT[-1], sampler, paced, COUNT, Tally()))
+        assert [token for (token,) in made] == texts[0.0]
+        assert len(begun) == COUNT - 1 and passes == [1] * COUNT
 
 
 @pytest.mark.parametrize(
