@@ -82,30 +82,44 @@ class Walk:
             took.append(time.perf_counter() - began)
         return min(took) / self._length
 
-    def steps(self) -> list[float]:
-        """Seconds of plain steps."""
+    def go(self, count: int) -> list[float]:
+        """Moments at which plain tokens came."""
         bench, seen, last = self._bench, list[float](), periodic(self._length - 1, 1)[0]
-        coming = periodic(self._length, STEPS + 2)
-        for _ in plain(bench.model, self.cache, last, Forced(bench.sampler, coming), len(coming)):
+        coming = periodic(self._length, count)
+        for _ in plain(bench.model, self.cache, last, Forced(bench.sampler, coming), count):
             seen.append(time.perf_counter())
         self._go_on(coming)
-        return [after - before for before, after in pairwise(seen[:-1])]
+        return seen
 
-    def verify(self, depth: int) -> tuple[int, float, float]:
-        """How many guesses were made of so many, and the seconds of making them and of a pass over as many."""
-        bench, last = self._bench, periodic(self._length - 1, 1)[0]
-        sampler = Forced(bench.sampler, periodic(self._length, depth + 1))
+    def steps(self) -> list[float]:
+        """Seconds of plain steps."""
+        return [after - before for before, after in pairwise(self.go(STEPS + 2)[:-1])]
+
+    def deepest(self) -> int:
+        """How many guesses the proposer makes when it may make the most; 0 where it makes none."""
+        guesses = self._bench.proposer.propose(self._bench.most)
+        if guesses:
+            self._passed(guesses)
+        return len(guesses)
+
+    def verify(self, depth: int) -> tuple[float, float]:
+        """Seconds of making so many guesses, and of a pass over as many, whatever was guessed."""
         began = time.perf_counter()
-        guesses = bench.proposer.propose(depth)
-        guessed = time.perf_counter()
-        draft = whole(guesses, periodic(self._length, depth))
-        begun = time.perf_counter()
+        guesses = self._bench.proposer.propose(depth)
+        guessing = time.perf_counter() - began
+        return guessing, self._passed(whole(guesses, periodic(self._length, depth)))
+
+    def _passed(self, draft: list[int]) -> float:
+        """Seconds of one verify pass."""
+        bench, last = self._bench, periodic(self._length - 1, 1)[0]
+        sampler = Forced(bench.sampler, periodic(self._length, len(draft) + 1))
+        began = time.perf_counter()
         made = check(bench.model, self.cache, last, draft, sampler, 0, Tally(), bench.proposer)
-        ended = time.perf_counter()
+        took = time.perf_counter() - began
         # what a state has to read again is counted by itself
         mx.eval(kv.arrays(self.cache))
         self._go_on(made)
-        return len(guesses), guessed - began, ended - begun
+        return took
 
     def _go_on(self, tokens: list[int]) -> None:
         self._bench.proposer.extend(tokens)
@@ -116,15 +130,15 @@ def measure(bench: Bench) -> Costs:
     """The costs; rounds end early when the time is used up, but not before two of them."""
     started = time.perf_counter()
     walk = Walk(bench)
-    walk.steps()
-    guessed = walk.verify(bench.most)[0]
+    walk.go(1)
+    guessed = walk.deepest()
     deepest = guessed or bench.most
     widths = [width for width in WIDTHS if width <= deepest] + [deepest + 1]
     sheet = Sheet([], {width: [] for width in widths}, {width - 1: [] for width in widths})
     for done in range(bench.rounds):
         sheet.steps += walk.steps()
         for width in widths:
-            _, guessing, passing = walk.verify(width - 1)
+            guessing, passing = walk.verify(width - 1)
             sheet.guesses[width - 1].append(guessing)
             sheet.passes[width].append(passing)
         if done + 1 >= LEAST_ROUNDS and time.perf_counter() - started > bench.limit_s:

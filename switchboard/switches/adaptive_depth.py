@@ -18,9 +18,9 @@ the plain loop's but for rounding. Drawn guesses (`draft_model:coupled=false`) m
 a seed's text depends on what the machine was measured to cost, and on the texts before.
 
 Costs: at load `rounds` of passes, none begun after `seconds` once there were two, and the cache of `rows` tokens
-meanwhile: SmolLM2-135M takes LOADS more processor time to load on a CPU. A cost that changes later, at much longer texts
-or on a machine that was busy at load, is not noticed. Turned off by not asking for it, or by
-SWITCHBOARD_ADAPTIVE_DEPTH=0.
+meanwhile: SmolLM2-135M takes 1.5 s more to load on a CPU (processor time). A cost that changes later, at much longer
+texts, is not noticed; on a machine that was busy at load passes are taken for dearer, so that less is drafted. Turned
+off by not asking for it, or by SWITCHBOARD_ADAPTIVE_DEPTH=0.
 """
 
 from __future__ import annotations
