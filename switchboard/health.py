@@ -21,6 +21,7 @@ import psutil
 from switchboard import __version__, blas, memory, metrics, pages
 from switchboard.config import Config
 from switchboard.models import Source
+from switchboard.paced import Paced
 from switchboard.session import Session
 from switchboard.worker import Worker
 
@@ -53,6 +54,7 @@ class Health:
         """The answer of /health."""
         loaded, source = self._session.loaded, self._source
         board, pool = self._session.board, self._session.pool
+        proposer = self._session.proposer
         kept = None if pool is None else pool.told()
         return {
             "status": "ok",
@@ -72,6 +74,7 @@ class Health:
             },
             "switches": {name: one.told() for name, one in board.positions.items()},
             "acceptance": board.acceptance(),
+            "pace": proposer.told() if isinstance(proposer, Paced) else None,
             "memory": {
                 "active": mx.get_active_memory(),
                 "cache": mx.get_cache_memory(),

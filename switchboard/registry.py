@@ -199,6 +199,22 @@ class SamplingProposer(Proposer, Protocol):
         """Take the request's sampler; told before every text begins."""
 
 
+@runtime_checkable
+class HopefulProposer(Proposer, Protocol):
+    """A proposer that says whether it will guess without guessing: asked while a step runs ahead of its answer."""
+
+    def hopes(self, limit: int) -> bool:
+        """Whether it would guess, were it asked behind the next token."""
+
+
+@runtime_checkable
+class RestingProposer(Proposer, Protocol):
+    """A proposer that stops guessing for a while where its guesses do not pay."""
+
+    def never_rest(self) -> None:
+        """Guess whenever asked: another decides from now on."""
+
+
 @dataclass(frozen=True)
 class Switch:
     """One optimisation that can be turned off on its own."""

@@ -79,8 +79,16 @@ class Session:
 
     @property
     def proposer(self) -> Proposer | None:
-        """The proposer of the draft switch, when one is on."""
+        """What guesses, when a draft switch is on."""
         return self._proposer
+
+    def draft_with(self, proposer: Proposer) -> None:
+        """Let another proposer guess from now on: one that stands around the draft switch's."""
+        self._proposer = proposer
+
+    def sampler(self, sampling: Sampling) -> Sampler:
+        """A sampler with the acceptance law that is on."""
+        return Sampler(sampling, self.loaded.text.eos, self._law)
 
     def read_ahead(self, ids: Sequence[int]) -> None:
         """Read the beginning of prompts to come into a slot of the pool that is kept for good."""
@@ -165,7 +173,7 @@ class Session:
         else:
             work.turn = self.pool.begin(prompt, cache)
             self.pool.read(model, work.turn, tally, checked)
-        sampler = Sampler(sampling, self.loaded.text.eos, self._law)
+        sampler = self.sampler(sampling)
         chooser: Chooser = Forced(sampler, sampling.forced) if sampling.forced else sampler
         if work.seen is not None:
             chooser = Watched(chooser, work.seen)

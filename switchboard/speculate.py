@@ -15,7 +15,7 @@ import mlx.core as mx
 
 from switchboard import cache as kv
 from switchboard.decode import Chooser, Tally, forward, start, start_ahead, value
-from switchboard.registry import Proposer
+from switchboard.registry import HopefulProposer, Proposer
 
 
 def verified(
@@ -41,14 +41,14 @@ def verified(
         made += 1
         proposer.extend([token])
         yield [token]
-        draft = _ask(proposer, count - made - 1)
-        hopeful = bool(draft)
         if ahead is not None:
+            hopeful = _hopes(proposer, count - made - 1)
             start(ahead)
             current = ahead
             continue
+        draft = _ask(proposer, count - made - 1)
         while draft:
-            tokens = _check(model, cache, token, draft, sampler, made, tally, proposer)
+            tokens = check(model, cache, token, draft, sampler, made, tally, proposer)
             made += len(tokens)
             proposer.extend(tokens)
             yield tokens
@@ -65,7 +65,14 @@ def _ask(proposer: Proposer, room: int) -> list[int]:
     return proposer.propose(room) if room > 0 else []
 
 
-def _check(
+def _hopes(proposer: Proposer, room: int) -> bool:
+    """Whether the step after the one that runs ahead had better be a verify pass."""
+    if room > 0 and isinstance(proposer, HopefulProposer):
+        return proposer.hopes(room)
+    return bool(_ask(proposer, room))
+
+
+def check(
     model: Any,
     cache: list[Any],
     token: int,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks.acceptance.slowdown import sentence
+
 LIMIT = 1e-12
 """An exact law may be off by rounding and no more."""
 
@@ -78,11 +80,5 @@ def page(told: dict[str, Any]) -> str:
         f"| {one['what']} | {one['value']} | {one['bar']} | {'holds' if one['holds'] else '**fails**'} |"
         for one in told["bars"]
     ]
-    slow = told["adaptive_worst_slowdown"]
-    last = (
-        f"Worst slowdown of `adaptive_depth` on free prose: {slow:+.2%}."
-        if slow is not None
-        else f"Worst slowdown of `adaptive_depth` on free prose: {told['reasons']['adaptive_worst_slowdown']}."
-    )
-    parts = [head, "\n".join(table(told)), laws, "\n".join(held), last]
+    parts = [head, "\n".join(table(told)), laws, "\n".join(held), sentence(told)]
     return "\n\n".join(parts) + "\n"

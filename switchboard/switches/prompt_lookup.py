@@ -14,7 +14,7 @@ not know of it.
 Adaptive: a verify pass costs about two plain steps on a CPU, so a draft pays only when more than `pays` of its
 tokens are accepted on average. An exponential average of the accepted tokens per draft decides; below `pays` drafts
 rest for `rest` tokens, and are then tried once again. The rule looks at tokens only, never at clocks, so that a
-seed gives the same text every time.
+seed gives the same text every time. Beside `adaptive_depth`, which knows what a pass costs here, it never rests.
 
 `runs` counts lookups, so engaged means that the table was asked; `proposals`, `proposed` and `accepted` say what
 came of the drafts that were verified.
@@ -54,7 +54,12 @@ class PromptLookup:
     def __init__(self, options: Options, counter: Counter) -> None:
         self._options = options
         self._counter = counter
+        self._adaptive = options.adaptive
         self.begin([])
+
+    def never_rest(self) -> None:
+        """Leave it to another whether drafts pay."""
+        self._adaptive = False
 
     def begin(self, prompt: list[int]) -> None:
         """Start on a new text; every request begins with the same hope."""
@@ -91,7 +96,7 @@ class PromptLookup:
         self._counter.add("proposed", proposed)
         self._counter.add("accepted", accepted)
         self._gain = MEMORY * self._gain + (1 - MEMORY) * accepted
-        if self._options.adaptive and self._gain < self._options.pays:
+        if self._adaptive and self._gain < self._options.pays:
             self._resting = self._options.rest
             # One good draft after the rest is enough to go on.
             self._gain = self._options.pays

@@ -88,7 +88,7 @@ def test_the_last_line_tells_what_is_known_and_why_the_rest_is_not(
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert set(last) == {"exact_max_tv", "laws", "adaptive_worst_slowdown", "reasons"}
     assert last["exact_max_tv"] < 1e-12 and len(last["laws"]) == len(told["rows"])
-    assert last["adaptive_worst_slowdown"] is None
-    assert "no campaign" in last["reasons"]["adaptive_worst_slowdown"]
-    assert "no campaign" in report.page(told)
-    assert "+1.50%" in report.page({**told, "adaptive_worst_slowdown": 0.015})
+    assert last["adaptive_worst_slowdown"] == told["adaptive_worst_slowdown"]
+    assert last["reasons"] == told["reasons"]
+    for why in told["reasons"].values():
+        assert why in report.page(told)

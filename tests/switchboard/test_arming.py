@@ -17,6 +17,7 @@ from switchboard.sources import tiny
 
 HERE = Path(__file__).parent
 OPTIONS = {
+    "adaptive_depth": ["prompt_lookup adaptive_depth"],
     "block_verify": ["draft_model:coupled=false block_verify"],
     "cascade": ["draft_model cascade:alpha=0.5"],
     "prewarm": ["prompt_cache:least=4 prewarm:file=prefix.txt"],

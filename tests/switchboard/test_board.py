@@ -21,6 +21,7 @@ NOTHING = Target(None, None)
 
 def test_every_switch_file_declares_itself() -> None:
     assert set(known()) == {
+        "adaptive_depth",
         "block_verify",
         "cascade",
         "compiled_step",

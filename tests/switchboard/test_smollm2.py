@@ -23,7 +23,7 @@ pytestmark = pytest.mark.model
 Start = Callable[..., Engine]
 A = ("--model", "smollm2-135m")
 B = (*A, "--switch", "fused_qkv", "--switch", "fused_gate_up")
-C = (*B, "--switch", "prompt_lookup")
+C = (*B, "--switch", "prompt_lookup", "--switch", "adaptive_depth")
 PROMPTS, TOKENS = (int(part) for part in os.environ.get("SWITCHBOARD_GREEDY", "10x16").split("x"))
 ASKED = [
     "What is gravity?",
@@ -236,6 +236,6 @@ def test_three_arms_write_the_same_greedy_text(shared: Start) -> None:
     assert all(len(ids) == TOKENS for ids in plain)
     assert fused == plain
     assert looked_up == plain
-    names = ("fused_qkv", "fused_gate_up", "prompt_lookup")
-    assert [engines[2].switch(name)["state"] for name in names] == ["engaged"] * 3
-    assert [engines[0].switch(name)["state"] for name in names] == ["off"] * 3
+    names = ("fused_qkv", "fused_gate_up", "prompt_lookup", "adaptive_depth")
+    assert [engines[2].switch(name)["state"] for name in names] == ["engaged"] * 4
+    assert [engines[0].switch(name)["state"] for name in names] == ["off"] * 4
