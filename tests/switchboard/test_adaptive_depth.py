@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
 import pytest
 from chances import answer, session
+from oracle import Oracle
 from served import Engine
 
 from switchboard import cache as kv
-from switchboard import decode, speculate, verify_cost
+from switchboard import decode, speculate
 from switchboard.accept.ruling import Drawn
 from switchboard.board import Board
 from switchboard.config import parse_asked
-from switchboard.decode import Tally, forward, prefill
+from switchboard.decode import Tally, prefill
 from switchboard.depth import Costs
 from switchboard.paced import Paced
 from switchboard.registry import Counter
 from switchboard.sampler import Sampler, Sampling
 from switchboard.session import Session
-from switchboard.sources import synthetic, tiny
+from switchboard.sources import synthetic
 from switchboard.speculate import verified
 from switchboard.switches.prompt_lookup import Options, PromptLookup
 
@@ -29,27 +30,6 @@ PROMPT = [97, 98, 99, 100] * 6
 CPU = Costs((1, 2, 4, 6), (1.0, 1.7, 1.8, 2.3), (1, 3, 5), (0.0, 0.0, 0.0))
 DEAR = Costs((1, 2, 4), (1.0, 1.2, 1.4), (1, 3), (0.2, 0.6), reading=0.01)
 STEEP = Costs((1, 2, 4, 6), (1.0, 2.0, 4.0, 6.0), (1, 3, 5), (0.0, 0.0, 0.0))
-
-
-class Oracle:
-    """Knows the text that will come, and guesses it, or always something else, or rightly in a part of it."""
-
-    def __init__(self, text: Sequence[int], right: Callable[[int], bool]) -> None:
-        self.text, self.right, self.made, self.asked = list(text), right, 0, 0
-
-    def begin(self, prompt: list[int]) -> None:
-        self.made = 0
-
-    def extend(self, tokens: list[int]) -> None:
-        self.made += len(tokens)
-
-    def propose(self, limit: int) -> list[int]:
-        self.asked += 1
-        here = range(self.made, min(self.made + limit, len(self.text)))
-        return [self.text[at] if self.right(at) else self.text[at] ^ 1 for at in here]
-
-    def judged(self, proposed: int, accepted: int) -> None:
-        pass
 
 
 def written(model: Any, proposer: Any, count: int, tally: Tally, temperature: float) -> list[int]:
@@ -235,98 +215,6 @@ def test_costs_are_measured_over_every_kind_of_cache_and_the_text_is_the_plain_o
     assert tally.proposed > 0
     states = {name: position.state for name, position in one.board.positions.items()}
     assert states["adaptive_depth"] == states["prompt_lookup"] == "engaged"
-
-
-def test_rows_are_filled_without_reading_them() -> None:
-    for family in ("llama", "gemma3", "qwen3_5"):
-        built, _ = tiny.build(family, "none")
-        bench = verify_cost.Bench(
-            built, lambda room, built=built: kv.make(built), Sampler(Sampling(), ()),
-            Oracle([], bool), 4, 300, 2, 0.0,
-        )  # fmt: skip
-        cache = verify_cost.filled(bench)
-        offsets = {one.offset for one in kv.parts(cache) if not kv.is_state(one)}
-        assert offsets == {300}
-        assert mx.isfinite(forward(built, cache, mx.array([1, 2]))).all().item()
-
-
-class Clock:
-    """A time that only passes where a test lets it."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def perf_counter(self) -> float:
-        return self.now
-
-
-@pytest.mark.parametrize("family", ["llama", "gemma3", "qwen3_5"])
-@pytest.mark.parametrize("draws", [False, True])
-def test_what_passes_and_guesses_take_is_what_is_found(
-    monkeypatch: pytest.MonkeyPatch, family: str, draws: bool
-) -> None:
-    clock, made = Clock(), tiny.build(family, "none")[0]
-    monkeypatch.setattr(verify_cost, "time", clock)
-
-    def late(tokens: mx.array, cache: Any) -> Any:
-        # a pass takes a second, and each of its tokens a tenth
-        clock.now += 1 + 0.1 * tokens.size
-        return made(tokens, cache=cache)
-
-    class Slow(Oracle):
-        def begin(self, prompt: list[int]) -> None:
-            super().begin(prompt)
-            clock.now += 0.01 * len(prompt)
-
-        def propose(self, limit: int) -> list[int]:
-            clock.now += 0.02 * min(limit, 3)
-            guesses = [7] * min(limit, 3)
-            return Drawn(guesses, mx.ones((len(guesses), 512)) / 512) if draws else guesses
-
-    found = verify_cost.measure(
-        verify_cost.Bench(
-            late, lambda room: kv.make(made), Sampler(Sampling(), ()), Slow([], bool), 8, 64, 3, 9e9
-        )
-    )
-    assert found.widths == (1, 2, 4) and found.depths == (1, 3)
-    again = 1.1 if family == "qwen3_5" else 0.0
-    assert found.replays == bool(again)
-    assert found.ratios == pytest.approx((1.0, (1.2 + again) / 1.1, (1.4 + again) / 1.1))
-    assert found.guessing == pytest.approx((0.02 / 1.1, 0.06 / 1.1))
-    assert found.reading == pytest.approx(0.01 / 1.1) and not found.silent
-
-
-def test_rounds_end_when_the_time_is_used_up_and_a_silent_proposer_is_told(
-    monkeypatch: pytest.MonkeyPatch, model: Any
-) -> None:
-    clock, steps = Clock(), []
-    monkeypatch.setattr(verify_cost, "time", clock)
-    honest = verify_cost.Walk.steps
-
-    def counted(walk: verify_cost.Walk) -> list[float]:
-        honest(walk)
-        steps.append(1)
-        clock.now += 10
-        return [1.0]
-
-    monkeypatch.setattr(verify_cost.Walk, "steps", counted)
-    for limit, rounds in ((1.0, 2), (25.0, 3), (9e9, 5)):
-        steps.clear()
-        bench = verify_cost.Bench(
-            model, lambda room: kv.make(model), Sampler(Sampling(), ()), Oracle([], bool), 3, 64, 5, limit
-        )  # fmt: skip
-        found = verify_cost.measure(bench)
-        assert len(steps) == rounds
-        assert found.silent and found.deepest == 3
-
-
-def test_costs_are_the_least_seconds_over_those_of_a_step() -> None:
-    sheet = verify_cost.Sheet(
-        [4.0, 2.0, 9.0], {2: [5.0, 3.0, 4.0], 4: [8.0, 8.0, 8.0]}, {1: [0.5, 0.1, 0.2], 3: [1.0, 1.0, 1.0]}
-    )  # fmt: skip
-    assert verify_cost.costs(sheet, 0.02, True) == Costs(
-        (1, 2, 4), (1.0, 1.5, 4.0), (1, 3), (0.05, 0.5), 0.01, True
-    )
 
 
 def test_at_depth_0_every_step_is_begun_ahead_as_in_the_plain_loop(
