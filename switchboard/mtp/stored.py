@@ -57,6 +57,8 @@ def mode(place: Path) -> str:
 
 
 def _stored(place: Path) -> dict[str, mx.array]:
+    if not place.exists():
+        raise Declined(f"{place}: there is no such file or folder")
     files = sorted(place.glob("*.safetensors")) if place.is_dir() else [place]
     if not files:
         raise Declined(f"no *.safetensors in {place}")

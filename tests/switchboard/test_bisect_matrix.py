@@ -60,6 +60,7 @@ MAY_DECLINE: dict[str, list[tuple[set[str], str]]] = {
     "fast_norm": [(set(FAMILIES) - {"gemma3"}, r"norms .* already is one mx\.fast\.rms_norm")],
     "prompt_lookup": [],
     "draft_model": NO_STEP_BACK,
+    "native_mtp": [(set(FAMILIES), r"weights are random: there is no checkpoint with mtp")],
     **dict.fromkeys(("block_verify", "cascade", "typical"), NO_DRAFT),
     "prompt_cache": [],
     "prewarm": [(set(FAMILIES), r"it stands on prompt_cache, which is off")],
