@@ -4,7 +4,8 @@ qwen3_5, qwen3_5_moe and qwen3_next are published with a head of one layer that 
 drops it at load, and most converted checkpoints lack it. It is read from the model's own *.safetensors, or from
 `heads=PLACE`, a folder or file that has them. Declines where there are none (SmolLM2, GGUF files, random weights),
 where they are of another shape, or where a pass through them gives no numbers. How they are stored says
-switchboard/mtp/stored.py, with what `norms=offset` and `norms=whole` are for.
+switchboard/mtp/stored.py, with what `norms=offset` and `norms=whole` are for. A checkpoint with vision parts needs
+`text_only` beside it, as ever.
 
 `depth` guesses at most, one by default: that is what the head was trained for; further ones come from its own output
 and are less often right. `coupled`, the default, guesses with the target's own randomness, so that the text is the
