@@ -12,6 +12,7 @@ switches did to those layers holds for both.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
@@ -73,21 +74,15 @@ class Drafter:
         self._counter.runs += 1
         self._agree()
         made, depth = len(self._text) - self._start, min(limit, self._depth)
-        guesses: list[mx.array] = []
-        chances: list[mx.array] = []
-        feed = mx.array(self._text[self._read :])
-        for place in range(depth):
-            logits = forward(self._model, self._cache, feed)[-1:]
-            if self._draws:
-                feed, row = self._sampler.draw(logits, made + place)
-                chances.append(row)
-            else:
-                feed = self._sampler.choose(logits, made + place)
-            guesses.append(feed)
-        told: list[int] = mx.concatenate(guesses).tolist()  # type: ignore[assignment]
+
+        def after(guess: mx.array | None) -> mx.array:
+            feed = mx.array(self._text[self._read :]) if guess is None else guess
+            return forward(self._model, self._cache, feed)[-1:]
+
+        told = guessed(after, self._sampler, made, depth, self._draws)
         # The last guess was not read.
         self._read, self._guessed = len(self._text), told[:-1]
-        return Drawn(told, mx.stack(chances)) if self._draws else told
+        return told
 
     def judged(self, proposed: int, accepted: int) -> None:
         """Count what came of the guesses."""
@@ -104,6 +99,31 @@ class Drafter:
             self._read += 1
         self._read, self._guessed = min(self._read, len(self._text) - 1), []
         kv.rewind(self._cache, held - self._read)
+
+
+def guessed(
+    after: Callable[[mx.array | None], mx.array],
+    sampler: Sampler,
+    made: int,
+    depth: int,
+    draws: bool,
+) -> list[int]:
+    """A guess after the text, one after that, and so on; computed together, waited for once.
+
+    `after` gives the one row of logits after a guess, or after the text for None; `made` tokens of the text are new.
+    """
+    guesses: list[mx.array] = []
+    chances: list[mx.array] = []
+    for place in range(made, made + depth):
+        logits = after(guesses[-1] if guesses else None)
+        if draws:
+            guess, row = sampler.draw(logits, place)
+            chances.append(row)
+        else:
+            guess = sampler.choose(logits, place)
+        guesses.append(guess)
+    told: list[int] = mx.concatenate(guesses).tolist()  # type: ignore[assignment]
+    return Drawn(told, mx.stack(chances)) if draws else told
 
 
 def fresh(model: Any, layers: int) -> list[Any]:
@@ -132,11 +152,16 @@ def _shell(module: Any) -> Any:
     A hook is a subclass of the same name that leads passes elsewhere, to graphs of the whole model say.
     """
     made = copy.copy(module)
+    made.__class__ = plain_class(module)
+    return made
+
+
+def plain_class(module: Any) -> Any:
+    """The class that a module had before a switch hooked its passes."""
     kind: Any = type(module)
     while (kind.__base__.__module__, kind.__base__.__name__) == (kind.__module__, kind.__name__):
         kind = kind.__base__
-    made.__class__ = kind
-    return made
+    return kind
 
 
 def _holder(model: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -41,6 +42,8 @@ class Loaded:
     bits: float
     stored: str
     context: int
+    place: Path | None = None
+    """Where the checkpoint lies; None for random weights."""
     layout: Laid = NOTHING
     """Which matrices stand column by column."""
 
@@ -73,6 +76,7 @@ def load(source: Source, wanted: str, board: Board, order: str = "auto") -> Load
         bits=round(8 * sum(array.nbytes for array in _arrays(model)) / parameters, 2),
         stored=stored,
         context=int(_shape(config).get("max_position_embeddings") or 2048),
+        place=source.place,
         layout=laid,
     )
 
@@ -159,6 +163,16 @@ def _plain(module: Any, streams: list[mx.Stream]) -> None:
                 made.append(plain.weight)
     mx.eval(made)
     _cast(module, mx.float32)
+
+
+def hold_like(model: Any, module: Any, dtype: mx.Dtype) -> None:
+    """Hold a further module as the model beside it is held: plain where that has no packed matrix, and in its type.
+
+    Where the model has packed ones the module stays as it was stored, packed or not.
+    """
+    if not any(isinstance(one, _packed()) for one in model.modules()):
+        _plain(module, [mx.default_stream(mx.default_device())])
+    _cast(module, dtype)
 
 
 def _packed() -> tuple[type, ...]:

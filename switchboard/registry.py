@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 from weakref import WeakValueDictionary
@@ -162,6 +163,8 @@ class Target:
 
     model: Any
     text: Any
+    place: Path | None = None
+    """Where its checkpoint lies, of which not everything may have been read; None for random weights."""
 
 
 @dataclass(frozen=True)

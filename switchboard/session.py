@@ -60,7 +60,7 @@ class Session:
         self._cache = self.board.apply_cache(plain_cache, check)
         self._proposer = self.board.proposer(
             kv.cannot_rewind(self._cache(Room(1, 1))),
-            Target(self.loaded.model, self.loaded.text),
+            Target(self.loaded.model, self.loaded.text, self.loaded.place),
         )
         self._law = self.board.law(self._proposer)
         self.board.clear()

@@ -27,6 +27,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 
 from switchboard import lm
 from switchboard.errors import ModelError
+from switchboard.mtp.head import blank
 from switchboard.registry import unknown
 
 PREFIX = "tiny-"
@@ -144,6 +145,21 @@ def build(family: str, quantisation: str, seed: int = 0) -> tuple[Any, dict[str,
     return model, config
 
 
+def heads(model: Any, quantisation: str, seed: int = 0) -> Any:
+    """Multi-token heads of a model, of random weights and evaluated: what its checkpoint would hold under `mtp.`.
+
+    Families without linear attention have none that is known, and decline.
+    """
+    mx.random.seed(seed + 1)
+    made: Any = blank(model)
+    _stir(made)
+    if quantisation != "none":
+        _quantise(made, quantisation, LAYERS)
+    made.eval()
+    mx.eval(made.parameters())
+    return made
+
+
 def _stir(model: Any) -> None:
     """Give every norm weights of its own; all ones would hide a norm that was mixed up with another."""
     flat: Any = tree_flatten(model.parameters())
@@ -155,7 +171,8 @@ def _stir(model: Any) -> None:
     model.update(tree_unflatten(stirred))
 
 
-def _quantise(model: Any, quantisation: str) -> None:
+def _quantise(model: Any, quantisation: str, place: int | None = None) -> None:
+    """Pack the matrices; `place` is that of a layer whose path does not tell it."""
     bits, _, group = quantisation.removeprefix("q").partition("-g")
 
     def choose(path: str, child: Module) -> bool | dict[str, Any]:
@@ -166,7 +183,7 @@ def _quantise(model: Any, quantisation: str) -> None:
         if quantisation != "mixed":
             return {"group_size": int(group), "bits": int(bits)}
         layer = re.search(r"layers\.(\d+)\.", path)
-        upper = layer is not None and int(layer[1]) >= LAYERS // 2
+        upper = layer is not None and (int(layer[1]) if place is None else place) >= LAYERS // 2
         return {"group_size": 32, "bits": 8 if upper and path.endswith(WIDE) else 4}
 
     quantize(model, class_predicate=choose)

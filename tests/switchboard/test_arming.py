@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from published import with_heads
 from test_text_only import checkpoint
 
 from switchboard.registry import known
@@ -68,8 +69,9 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("vision")
     checkpoint(folder, "qwen3_vl", "model.visual")
     (folder / "prefix.txt").write_text("abcabcabcabc")
+    with_heads(heads := tmp_path_factory.mktemp("heads"), "qwen3_5")
     models = [f"synthetic:tiny-{family}" for family in tiny.FAMILIES]
-    return audit(folder, [*models, f"path:{folder}"])
+    return audit(folder, [*models, f"path:{folder}", f"path:{heads}"])
 
 
 def engages(found: dict[str, Any]) -> str | None:

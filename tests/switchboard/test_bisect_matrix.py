@@ -61,6 +61,7 @@ MAY_DECLINE: dict[str, list[tuple[set[str], str]]] = {
     "prompt_lookup": [],
     "draft_model": NO_STEP_BACK,
     "adaptive_depth": [(set(FAMILIES), r"no draft switch is on, so there is no depth to choose")],
+    "native_mtp": [(set(FAMILIES), r"weights are random: there is no checkpoint with mtp")],
     **dict.fromkeys(("block_verify", "cascade", "typical"), NO_DRAFT),
     "prompt_cache": [],
     "prewarm": [(set(FAMILIES), r"it stands on prompt_cache, which is off")],

@@ -33,6 +33,7 @@ def test_every_switch_file_declares_itself() -> None:
         "fused_qkv",
         "in_place_kv",
         "masked_prefill",
+        "native_mtp",
         "prewarm",
         "prompt_cache",
         "prompt_lookup",
