@@ -6,15 +6,18 @@ No rule looks at whether code is right: the last word of an answer counts, also 
 from __future__ import annotations
 
 import ast
-import textwrap
+import re
 from dataclasses import dataclass
 
 from battery.quality.extract.cleaning import BREAK, clean, part_at_markers
 from battery.quality.extract.continuation import continued, stub
 from battery.quality.extract.fences import Fence, fences, outside
+from battery.quality.extract.lexing import at_the_left
 from battery.quality.extract.parsing import binding, parse, starts_to_define
 from battery.quality.extract.reasoning import without_reasoning
-from battery.quality.extract.stretches import Stretch, indented_blocks, stretches
+from battery.quality.extract.stretches import Stretch, covered, indented_blocks, stretches
+
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -56,30 +59,44 @@ def extract(content: str, reasoning: str | None, entry_point: str, prompt: str =
 
 
 def _chosen(text: str, entry_point: str, prompt: str) -> Found:
-    whole = parse(text)
-    if whole and "\n~~~" not in f"\n{text}" and binding(whole, entry_point):
-        blocks = []  # what looks like a fence lies in a docstring
-    else:
-        blocks = [block for block in fences(text) if block.text.strip()]
+    fenced = _without_docstrings(text, entry_point)
+    blocks = [block for block in fences(fenced) if block.text.strip()]
     spoken = [block for block in blocks if not block.foreign]
     bare = part_at_markers(outside(text, blocks, BREAK))
     found = (
         _defining(spoken, entry_point)
         or _defining([block for block in blocks if block.foreign], entry_point, parsed=True)
         or _continuing([block.text for block in spoken], entry_point, prompt)
-        or _bare(bare, entry_point)
     )
+    if found:
+        return found
+    deep = [] if blocks else fences(fenced, any_margin=True)
+    runs = stretches(bare)
+    found = _defining(deep, entry_point, parsed=True) or _bare(runs, entry_point)
     if found:
         return found
     if spoken:
         return Found(_ended(spoken[-1].text), "last fence", _told(spoken[-1]))
-    deep = [] if blocks else fences(text, any_margin=True)
     return (
-        _defining([block for block in deep if not block.foreign], entry_point)
-        or _continuing([*indented_blocks(bare), bare], entry_point, prompt)
+        _continuing(
+            [*indented_blocks(bare), bare, *(block.text for block in deep)], entry_point, prompt
+        )
         or _bare_start(bare, entry_point)
-        or _bare_without(bare)
+        or _bare_without(runs)
     )
+
+
+def _without_docstrings(text: str, entry_point: str) -> str:
+    """A text without those bare statements that define the entry point and hold a fence, which can only be quoted."""
+    if not _FENCE.search(text):
+        return text
+    lines = text.split("\n")
+    for first, last in covered(text):
+        statement = "\n".join(lines[first:last])
+        tree = parse(statement) if _FENCE.search(statement) else None
+        if tree and binding(tree, entry_point):
+            lines[first:last] = [""] * (last - first)
+    return "\n".join(lines)
 
 
 def _defining(blocks: list[Fence], entry_point: str, *, parsed: bool = False) -> Found | None:
@@ -111,9 +128,9 @@ def _continuing(texts: list[str], entry_point: str, prompt: str) -> Found | None
     return None
 
 
-def _bare(text: str, entry_point: str) -> Found | None:
+def _bare(runs: list[Stretch], entry_point: str) -> Found | None:
     for wanted in ("definition", "import"):
-        fitting = [each for each in stretches(text) if binding(each.tree, entry_point) == wanted]
+        fitting = [each for each in runs if binding(each.tree, entry_point) == wanted]
         if fitting:
             return Found(_ended(_longest(fitting).text), "bare code")
     return None
@@ -126,9 +143,9 @@ def _bare_start(text: str, entry_point: str) -> Found | None:
     return Found(_ended(text[begun:].replace(BREAK, "")), "bare code that starts to define")
 
 
-def _bare_without(text: str) -> Found:
+def _bare_without(runs: list[Stretch]) -> Found:
     """Code that defines something else, so that a grader can say so; prose has none."""
-    fitting = [each for each in stretches(text) if any(_makes(node) for node in each.tree.body)]
+    fitting = [each for each in runs if any(_makes(node) for node in each.tree.body)]
     if not fitting:
         return Found(None, "no code")
     return Found(_ended(_longest(fitting).text), "bare code without the entry point")
@@ -147,7 +164,7 @@ def _makes(statement: ast.stmt) -> bool:
 def _at_the_margin(text: str, entry_point: str) -> str:
     """A block's text, moved to the left margin where it defines the entry point there and does not parse as it is."""
     if text.lstrip("\n")[:1] in (" ", "\t"):
-        moved = textwrap.dedent(text)
+        moved = at_the_left(text)
         tree = parse(moved)
         if tree and binding(tree, entry_point) == "definition":
             return moved

@@ -13,14 +13,14 @@ _ESCAPES = re.compile(
     r"|[@-Z\\-_])"
 )
 TOKEN = (
-    r"(?:<\|[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|</?s>"
+    r"(?:<\|(?!\w*(?:THINK|thought|channel|message))[^|<>\n]{1,40}\|>|<｜[^｜<>\n]{1,40}｜>|</?s>"
     r"|<(?:end_of_turn|start_of_turn|eos|bos|pad|end_of_text|EOT)>)"
 )
 _LAST = re.compile(rf"{TOKEN}\Z")
 _DONE_AT_THE_END = re.compile(r"(?<=\s)\[DONE\]\s*\Z")
 _BEGUN = re.compile(r"^[ \t]*\[BEGIN\]", re.MULTILINE)
 _MARKER = re.compile(r"^[ \t]*\[BEGIN\]|^[ \t]*\[/?PYTHON\][ \t]*$|^[ \t]*\[DONE\]", re.MULTILINE)
-_GLUED = re.compile(r"(?:\[DONE\]|\[/PYTHON\])[ \t]*$", re.MULTILINE)
+_GLUED = re.compile(r"(?<![ \t])[ \t]*+(?:\[DONE\]|\[/PYTHON\])[ \t]*$", re.MULTILINE)
 BREAK = "\x00"
 """A line that no program has: text on its two sides is never read as one piece of code."""
 
@@ -41,7 +41,9 @@ def clean(content: str) -> tuple[str, tuple[str, ...]]:
     shorter = _without_last_tokens(text)
     if shorter != text:
         notes.append("special token at the end removed")
-    return _DONE_AT_THE_END.sub("", shorter), tuple(notes)
+    if done := _DONE_AT_THE_END.search(shorter):
+        shorter = shorter[: done.start()].rstrip(" \t")
+    return shorter, tuple(notes)
 
 
 def part_at_markers(text: str) -> str:

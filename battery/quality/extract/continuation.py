@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from battery.quality.extract.lexing import starts_inside_a_string
+from battery.quality.extract.lexing import margin, starts_inside_a_string
 from battery.quality.extract.parsing import compiles, parse
 
 
@@ -52,7 +52,7 @@ def stub(prompt: str, entry_point: str) -> Stub | None:
                 before="\n".join(lines[:first]) + "\n" if first else "",
                 text="\n".join(lines[first:last]).rstrip("\n") + "\n",
                 after="\n".join(lines[last:]),
-                indent=line[: len(line) - len(line.lstrip(" \t"))] if own else "    ",
+                indent=margin(line) if own else "    ",
             )
     return None
 
@@ -89,8 +89,8 @@ def _moved(body: str, indent: str) -> Iterator[str]:
         bool(line.strip()) and not inside
         for line, inside in zip(lines, starts_inside_a_string(body), strict=False)
     ]
-    margins = [line[: len(line) - len(line.lstrip(" \t"))] for line in lines]
-    ours = [margin for margin, own in zip(margins, free, strict=True) if own]
+    margins = [margin(line) for line in lines]
+    ours = [each for each, own in zip(margins, free, strict=True) if own]
     for first in (None, min(ours[1:], key=len, default=""), indent):
         if first is not None:  # the first line lost its blanks, or won some
             lines[0], ours[0] = first + lines[0].lstrip(" \t"), first
@@ -115,8 +115,11 @@ def _length(node: ast.AST | None) -> int:
 
 def _gives(statement: ast.AST) -> bool:
     """Whether a statement has a `return` or `yield` that is not a nested function's."""
-    if isinstance(statement, ast.Return | ast.Yield | ast.YieldFrom):
-        return True
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-        return False
-    return any(_gives(child) for child in ast.iter_child_nodes(statement))
+    waiting = [statement]  # no recursion: a long sum is as deep as it is long
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+    return False

@@ -7,7 +7,7 @@ margin of what they stand in. The differences from a Markdown library, each beca
 - a raw HTML line (`<answer>`) does not hide the fence that follows it;
 - a line that leaves its list item does not end the block, since models forget the margin inside it;
 - a leaked special token may stand behind the closing fence;
-- the block's own margin is kept where taking it away line by line would break Python that is sound without that.
+- where a line has less margin than the opening fence, all lines lose only as much if that is Python.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from battery.quality.extract.cleaning import TOKEN
+from battery.quality.extract.lexing import column, dedented, margin
 from battery.quality.extract.parsing import parse
 
 _OPENER = re.compile(
@@ -125,10 +126,10 @@ def _opening(line: str, items: list[int], any_margin: bool) -> _Opening | None:
     behind = lead.rpartition(">")[2] + match["blank"]
     if quotes:
         behind = behind.removeprefix(" ")
-    indent = _column(behind)
+    indent = column(behind)
     outer = max((item for item in items if item <= indent), default=0) if not quotes else 0
     if behind.strip():
-        outer = indent - _column(match["blank"][1:])  # the item opens on this very line
+        outer = indent - column(match["blank"][1:])  # the item opens on this very line
     if indent - outer > 3:
         if not any_margin:
             return None
@@ -139,11 +140,11 @@ def _opening(line: str, items: list[int], any_margin: bool) -> _Opening | None:
 def _enter(line: str, items: list[int]) -> None:
     if not line.strip():
         return
-    margin = _column(_margin(line))
-    while items and items[-1] > margin:
+    start = column(margin(line))
+    while items and items[-1] > start:
         items.pop()
     if item := _ITEM.match(line):
-        items.append(_column(item["margin"]))
+        items.append(column(item["margin"]))
 
 
 def _body(lines: list[str], at: int, opening: _Opening) -> tuple[list[str], int, bool]:
@@ -159,7 +160,7 @@ def _body(lines: list[str], at: int, opening: _Opening) -> tuple[list[str], int,
         if (
             close
             and close["mark"].startswith(opening.mark)
-            and _column(close["blank"]) <= opening.deepest
+            and column(close["blank"]) <= opening.deepest
         ):
             return body, at + 1, True
         body.append(line)
@@ -168,31 +169,13 @@ def _body(lines: list[str], at: int, opening: _Opening) -> tuple[list[str], int,
 
 
 def _without_margin(body: list[str], indent: int) -> str:
-    text = "\n".join(_dedented(line, indent) for line in body)
-    if indent and parse(text) is None:
-        least = min((_column(_margin(line)) for line in body if line.strip()), default=0)
-        kept = "\n".join(_dedented(line, min(indent, least)) for line in body)
-        if least < indent and parse(kept) is not None:
+    text = "\n".join(dedented(line, indent) for line in body)
+    least = min((column(margin(line)) for line in body if line.strip()), default=indent)
+    if least < indent:
+        kept = "\n".join(dedented(line, least) for line in body)
+        if parse(kept) is not None:
             text = kept
     return text + "\n" if body else ""
-
-
-def _dedented(line: str, columns: int) -> str:
-    """A line without up to that many columns of blanks; a tab that reaches beyond leaves its rest as spaces."""
-    column = 0
-    for index, letter in enumerate(line):
-        if column >= columns or letter not in " \t":
-            return " " * max(0, column - columns) + line[index:]
-        column += 4 - column % 4 if letter == "\t" else 1
-    return " " * max(0, column - columns)
-
-
-def _margin(line: str) -> str:
-    return line[: len(line) - len(line.lstrip(" \t"))]
-
-
-def _column(blanks: str) -> int:
-    return len(blanks.expandtabs(4))
 
 
 def _label(info: str) -> str:

@@ -1,6 +1,6 @@
 """An answer without the reasoning that stands in its text between tags.
 
-A section goes from an opening tag at the start of a line to its closing tag. A closing tag with no opening one before
+A section goes from an opening tag to its closing tag. A closing tag with no opening one before
 it ends reasoning that began with the answer: chat templates put the opening tag into the prompt. An opening tag that
 is never closed, at the very start or alone on its line, was cut off while still reasoning, and nothing follows it.
 
@@ -11,7 +11,9 @@ parses. A bare tag never parses, so a fence that a draft in the reasoning left o
 
 from __future__ import annotations
 
+import bisect
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from battery.quality.extract.cleaning import TOKEN
@@ -47,6 +49,24 @@ class _Tag:
     end: int
 
 
+class _Spans:
+    """Stretches of a text; says of a place in no time whether one holds it."""
+
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        for start, end in sorted(spans):
+            if self._ends and start <= self._ends[-1]:
+                self._ends[-1] = max(end, self._ends[-1])
+            else:
+                self._starts.append(start)
+                self._ends.append(end)
+
+    def holds(self, place: int) -> bool:
+        at = bisect.bisect_right(self._starts, place) - 1
+        return at >= 0 and place < self._ends[at]
+
+
 def without_reasoning(text: str) -> tuple[str, tuple[str, ...]]:
     """A text whose line ends are line feeds, without its reasoning, and notes on what was taken away."""
     tags = _tags(text)
@@ -67,34 +87,38 @@ def _tags(text: str) -> list[_Tag]:
     if not found:
         return []
     hidden = _code(text, found)
-    return [tag for tag in found if not any(one <= tag.start < other for one, other in hidden)]
+    return [tag for tag in found if not hidden.holds(tag.start)]
 
 
 def _without_sections(text: str, tags: list[_Tag]) -> tuple[str, tuple[str, ...]]:
     kept: list[str] = []
     notes: list[str] = []
     at = 0
+    closes = {tag.kind: tag.start for tag in tags if not tag.opens}  # the last of each kind
     for index, tag in enumerate(tags):
-        if tag.start < at or not tag.opens or not _starts_its_line(text, tag):
+        if tag.start < at or not tag.opens:
             continue
-        end = _section_end(text, tags[index:])
-        if end is None:
-            leads = _BEFORE.match(text[: tag.start]) is not None
-            if leads or _alone(text, tag):
-                notes.append("the reasoning is never closed")
-                return "".join([*kept, text[at : tag.start]]) if not leads else "", tuple(notes)
+        if closes.get(tag.kind, -1) > tag.start:
+            kept.append(text[at : tag.start])
+            at = _section_end(text, tags, index)
+            notes = ["reasoning removed"]
             continue
-        kept.append(text[at : tag.start])
-        at = end
-        notes = ["reasoning removed"]
+        leads = _BEFORE.match("".join([*kept, text[at : tag.start]])) is not None
+        if leads or _alone(text, tag):
+            kept.append("" if leads else text[at : tag.start])
+            return "".join(kept), (*notes, "the reasoning is never closed")
     return "".join([*kept, text[at:]]), tuple(notes)
 
 
-def _section_end(text: str, tags: list[_Tag]) -> int | None:
-    """The end of the section that the first tag opens: where tags of its kind balance, else its last closing tag."""
-    depth, last = 0, None
-    for tag in tags:
-        if tag.kind != tags[0].kind:
+def _section_end(text: str, tags: list[_Tag], index: int) -> int:
+    """The end of the section that a tag opens: where tags of its kind balance, else its last closing tag.
+
+    An opening tag in the middle of a line is taken for a mention there ("I need <think> tags").
+    """
+    depth, last = 1, tags[index].end
+    for at in range(index + 1, len(tags)):
+        tag = tags[at]
+        if tag.kind != tags[index].kind:
             continue
         if tag.opens:
             depth += 1 if _starts_its_line(text, tag) else 0
@@ -118,29 +142,30 @@ def _orphan_end(text: str, tags: list[_Tag]) -> int | None:
     return end
 
 
-def _code(text: str, tags: list[_Tag]) -> list[tuple[int, int]]:
+def _code(text: str, tags: list[_Tag]) -> _Spans:
     """The spans of a text in which a tag is part of code."""
     lines = text.split("\n")
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
     hidden: list[tuple[int, int]] = []
-    fenced: list[tuple[int, int]] = []
-    for block in fences(text):
-        start, end = starts[block.first + 1], starts[max(block.first + 1, block.last)]
-        fenced.append((starts[block.first], end))
-        inside = [tag for tag in tags if start <= tag.start < end]
+    blocks = fences(text)
+    fenced = _Spans((starts[block.first], starts[block.last]) for block in blocks)
+    for block in blocks:
+        start, end = starts[block.first + 1], starts[block.last]
+        first = bisect.bisect_left(tags, start, key=lambda tag: tag.start)
+        inside = tags[first : bisect.bisect_left(tags, end, key=lambda tag: tag.start)]
         if block.foreign and any(tag.opens for tag in inside) and block.closed:
             hidden.append((start, end))
         elif inside:
             hidden += [(start + one, start + other) for one, other in quoted(text[start:end])]
-    free = [tag for tag in tags if not any(one <= tag.start < other for one, other in fenced)]
+    free = [tag for tag in tags if not fenced.holds(tag.start)]
     for at in sorted({text.count("\n", 0, tag.start) for tag in free}):
         spans = [match.span() for match in _QUOTED.finditer(lines[at])]
         hidden += [(starts[at] + one, starts[at] + other) for one, other in spans]
     if free:
         hidden += [(starts[one], starts[other]) for one, other in covered(text)]
-    return hidden
+    return _Spans(hidden)
 
 
 def _starts_its_line(text: str, tag: _Tag) -> bool:

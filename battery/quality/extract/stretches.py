@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import ast
 import re
-import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Literal
 
 from battery.quality.extract.cleaning import BREAK
+from battery.quality.extract.lexing import at_the_left
 from battery.quality.extract.parsing import UNPARSED, compiles, parse, parse_or_raise
 
 _PARTS = re.compile(
@@ -74,26 +74,35 @@ def stretches(text: str, *, levels: int = 3) -> list[Stretch]:
             found += _joined(lines, run)
             run = []
             if unit.kind == "block" and levels > 1:
-                block = textwrap.dedent("\n".join(lines[unit.first : unit.last]))
+                block = at_the_left("\n".join(lines[unit.first : unit.last]))
                 found += stretches(block, levels=levels - 1)
     return found + _joined(lines, run)
 
 
 def covered(text: str) -> list[tuple[int, int]]:
-    """The lines at the left margin of a text that are statements, as (first, after the last) counted from 0."""
-    return [(unit.first, unit.last) for unit in _units(text.split("\n")) if unit.kind == "code"]
+    """The lines of a text that are statements, as (first, after the last) counted from 0.
+
+    Indented lines are statements where they could be the body of a function.
+    """
+    lines = text.split("\n")
+    found = []
+    for unit in _units(lines):
+        if unit.kind == "code" or (
+            lines[unit.first][:1] in (" ", "\t")
+            and parse("def body():\n" + "\n".join(lines[unit.first : unit.last])) is not None
+        ):
+            found.append((unit.first, unit.last))
+    return found
 
 
 def indented_blocks(text: str) -> list[str]:
-    """The runs of indented lines of a text, in order, each with its own margin."""
+    """The runs of indented lines that belong to no statement above them, in order, each with its own margin."""
     lines = text.split("\n")
-    found, at = [], 0
-    while at < len(lines):
-        end = _indented_until(lines, at)
-        if end > at:
-            found.append("\n".join(lines[at:end]) + "\n")
-        at = max(end, at + 1)
-    return found
+    return [
+        "\n".join(lines[unit.first : unit.last]) + "\n"
+        for unit in _units(lines)
+        if unit.kind == "block"
+    ]
 
 
 def _units(lines: list[str]) -> Iterator[_Unit]:
