@@ -45,7 +45,7 @@ def _tested(code: str, tests: list[str]) -> str:
 
 
 def _plain(code: str) -> str:
-    return re.sub(r"\s*\Z", "\n", code.replace("\r\n", "\n").replace("\r", "\n")).lstrip("\n")
+    return code.replace("\r\n", "\n").replace("\r", "\n").rstrip().lstrip("\n") + "\n"
 
 
 def _behind(margin: str, code: str) -> str:

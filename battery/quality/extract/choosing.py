@@ -6,7 +6,6 @@ No rule looks at whether code is right: the last word of an answer counts, also 
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass
 
 from battery.quality.extract.cleaning import BREAK, clean, part_at_markers
@@ -16,8 +15,6 @@ from battery.quality.extract.lexing import at_the_left
 from battery.quality.extract.parsing import binding, parse, starts_to_define
 from battery.quality.extract.reasoning import without_reasoning
 from battery.quality.extract.stretches import Stretch, covered, indented_blocks, stretches
-
-_FENCE = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -59,7 +56,7 @@ def extract(content: str, reasoning: str | None, entry_point: str, prompt: str =
 
 
 def _chosen(text: str, entry_point: str, prompt: str) -> Found:
-    fenced = _without_docstrings(text, entry_point)
+    fenced = _without_quoted_fences(text, entry_point)
     blocks = [block for block in fences(fenced) if block.text.strip()]
     spoken = [block for block in blocks if not block.foreign]
     bare = part_at_markers(outside(text, blocks, BREAK))
@@ -86,16 +83,24 @@ def _chosen(text: str, entry_point: str, prompt: str) -> Found:
     )
 
 
-def _without_docstrings(text: str, entry_point: str) -> str:
-    """A text without those bare statements that define the entry point and hold a fence, which can only be quoted."""
-    if not _FENCE.search(text):
-        return text
+def _without_quoted_fences(text: str, entry_point: str) -> str:
+    """A text without the bare code that defines the entry point around a fence: only a string can hold one there."""
     lines = text.split("\n")
-    for first, last in covered(text):
-        statement = "\n".join(lines[first:last])
-        tree = parse(statement) if _FENCE.search(statement) else None
-        if tree and binding(tree, entry_point):
-            lines[first:last] = [""] * (last - first)
+    spans = covered(text) if any(block.first for block in fences(text)) else []
+    for _ in range(len(spans)):
+        quoting = next(
+            (
+                (first, last)
+                for block in fences("\n".join(lines))
+                for first, last in spans
+                if first < block.first < last
+            ),
+            None,
+        )
+        tree = parse("\n".join(lines[slice(*quoting)])) if quoting else None
+        if quoting is None or tree is None or binding(tree, entry_point) is None:
+            break
+        lines[slice(*quoting)] = [""] * (quoting[1] - quoting[0])
     return "\n".join(lines)
 
 

@@ -82,14 +82,16 @@ def stretches(text: str, *, levels: int = 3) -> list[Stretch]:
 def covered(text: str) -> list[tuple[int, int]]:
     """The lines of a text that are statements, as (first, after the last) counted from 0.
 
-    Indented lines are statements where they could be the body of a function.
+    Indented lines are statements where they, or all but the first, could be the body of a function.
     """
     lines = text.split("\n")
+    if text[:1] in (" ", "\t") and (_is_body(lines) or _is_body(lines[1:])):
+        return [(0, len(lines))]
     found = []
     for unit in _units(lines):
+        block = lines[unit.first : unit.last]
         if unit.kind == "code" or (
-            lines[unit.first][:1] in (" ", "\t")
-            and parse("def body():\n" + "\n".join(lines[unit.first : unit.last])) is not None
+            block[0][0] in " \t" and (_is_body(block) or _is_body(block[1:]))
         ):
             found.append((unit.first, unit.last))
     return found
@@ -103,6 +105,10 @@ def indented_blocks(text: str) -> list[str]:
         for unit in _units(lines)
         if unit.kind == "block"
     ]
+
+
+def _is_body(lines: list[str]) -> bool:
+    return parse("def body():\n" + "\n".join(lines) + "\n") is not None
 
 
 def _units(lines: list[str]) -> Iterator[_Unit]:
@@ -127,7 +133,7 @@ def _units(lines: list[str]) -> Iterator[_Unit]:
             else:
                 rest = _indented_until(lines, at) if _HEAD.match(line) else at
             if rest > at or not good:
-                yield _Unit("break", at, rest)
+                yield _Unit("break", at if good else first, rest)
             at = rest
 
 
