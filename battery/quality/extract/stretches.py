@@ -85,7 +85,9 @@ def covered(text: str) -> list[tuple[int, int]]:
     Indented lines are statements where they, or all but the first, could be the body of a function.
     """
     lines = text.split("\n")
-    if text[:1] in (" ", "\t") and (_is_body(lines) or _is_body(lines[1:])):
+    if any(line[:1] in (" ", "\t") for line in lines[:2]) and (
+        _is_body(lines) or _is_body(lines[1:])
+    ):
         return [(0, len(lines))]
     found = []
     for unit in _units(lines):
