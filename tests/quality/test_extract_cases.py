@@ -146,6 +146,7 @@ NOT_THE_ENTRY_POINT = {
         "no code",
     ),
     "prose": ("I would add the numbers.\n\nDone\n", "no code"),
+    "indented prose that parses": ("    Done\n", "no code"),
     "nothing": ("  \n", "empty"),
     "only output": ("```text\n3\n```", "no code"),
 }

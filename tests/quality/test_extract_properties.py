@@ -26,7 +26,7 @@ from battery.quality.extract.fences import fences
 PROMPT = f'import math\n\n\ndef {ENTRY}(x):\n    """Give x back."""\n'
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_a_program_in_a_fence_comes_back_byte_for_byte(data: st.DataObject) -> None:
     code = data.draw(programs())
@@ -45,7 +45,7 @@ def test_a_program_in_a_fence_comes_back_byte_for_byte(data: st.DataObject) -> N
     assert (found.code, found.rule) == (code, "last defining fence")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_a_program_without_a_fence_comes_back_byte_for_byte(data: st.DataObject) -> None:
     code = data.draw(programs())
@@ -54,7 +54,7 @@ def test_a_program_without_a_fence_comes_back_byte_for_byte(data: st.DataObject)
     assert (found.code, found.rule) == (code, "bare code")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(prompt_bodies(), st.sampled_from(["    ", "  ", "\t", ""]), st.data())
 def test_a_body_continues_the_prompt_whatever_its_margin(
     body: Body, margin: str, data: st.DataObject
@@ -70,7 +70,7 @@ def test_a_body_continues_the_prompt_whatever_its_margin(
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(reasoning(), st.data())
 def test_code_that_stands_only_in_the_reasoning_is_no_answer(
     thought: str, data: st.DataObject
@@ -88,7 +88,7 @@ _HOSTILE = [
 ]  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(st.sampled_from(_HOSTILE), max_size=25), st.sampled_from(["\n", "\r\n", " "]))
 def test_no_text_breaks_the_search(lines: list[str], end: str) -> None:
     text = end.join(lines)
@@ -106,7 +106,7 @@ _MARKDOWN = [
 ]  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(st.sampled_from(_MARKDOWN), max_size=14))
 def test_fences_are_those_of_a_markdown_library(lines: list[str]) -> None:
     text = "\n".join(lines)

@@ -16,6 +16,8 @@ from battery.quality.extract.parsing import binding, parse, starts_to_define
 from battery.quality.extract.reasoning import without_reasoning
 from battery.quality.extract.stretches import Stretch, covered, indented_blocks, stretches
 
+_QUOTED = 20  # functions with fences in their strings that are looked through, each at the cost of a reading
+
 
 @dataclass(frozen=True)
 class Found:
@@ -87,7 +89,7 @@ def _without_quoted_fences(text: str, entry_point: str) -> str:
     """A text without the bare code that defines the entry point around a fence: only a string can hold one there."""
     lines = text.split("\n")
     spans = covered(text) if any(block.first for block in fences(text)) else []
-    for _ in range(len(spans)):
+    for _ in range(min(len(spans), _QUOTED)):
         quoting = next(
             (
                 (first, last)

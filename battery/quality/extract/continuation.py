@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from battery.quality.extract.lexing import margin, starts_inside_a_string
-from battery.quality.extract.parsing import compiles, parse
+from battery.quality.extract.parsing import compiles, idle, parse
 
 
 @dataclass(frozen=True)
@@ -69,16 +69,15 @@ def continued(start: Stub, body: str) -> str | None:
     if body[0] in " \t":
         whole = start.text + body
         tree = parse(whole)
-        if tree and compiles(whole) and _length(tree.body[0]) > _length(parse(start.text)):
+        if tree and compiles(whole) and _does_more(tree, start):
             return whole
     for moved in _moved(body, start.indent):
         whole = start.text + moved
         tree = parse(whole)
         if tree is None or len(tree.body) != 1 or not compiles(whole):
             continue
-        function = tree.body[0]
-        assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        if body[0] in " \t" or any(_gives(statement) for statement in function.body):
+        given = any(_gives(statement) for statement in _body(tree))
+        if given or (body[0] in " \t" and _does_more(tree, start)):
             return whole
     return None
 
@@ -107,10 +106,15 @@ def _empty(statement: ast.stmt) -> bool:
     )
 
 
-def _length(node: ast.AST | None) -> int:
-    body = node.body if isinstance(node, ast.Module) else [node]
-    function = body[0] if body else None
-    return len(function.body) if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) else 0
+def _body(tree: ast.Module | None) -> list[ast.stmt]:
+    first = tree.body[0] if tree and tree.body else None
+    return first.body if isinstance(first, ast.FunctionDef | ast.AsyncFunctionDef) else []
+
+
+def _does_more(tree: ast.Module, start: Stub) -> bool:
+    """Whether the function has a statement beyond the stub's that is more than a word of prose that parses."""
+    own = len(_body(parse(start.text)))
+    return any(not idle(statement) for statement in _body(tree)[own:])
 
 
 def _gives(statement: ast.AST) -> bool:

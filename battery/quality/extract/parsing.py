@@ -10,12 +10,17 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator, Sequence
+from types import EllipsisType
 from typing import Literal
 
 Binding = Literal["definition", "import"]
 
 # deep nesting ends in the last two, a null byte or a lone surrogate in a ValueError
 UNPARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
+_IDLE = (
+    ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.List, ast.Set, ast.Starred, ast.Subscript, ast.Slice,
+    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
+)  # fmt: skip
 
 
 def parse(source: str) -> ast.Module | None:
@@ -89,6 +94,17 @@ def starts_to_define(source: str, name: str) -> int | None:
     begun = rf"^(?:(?:async[ \t]+)?def[ \t]+{word}\b|{word}[ \t]*(?::[^=\n]+)?=(?!=))"
     places = [match.start() for match in re.finditer(begun, source, re.MULTILINE)]
     return places[-1] if places else None
+
+
+def idle(statement: ast.stmt) -> bool:
+    """Whether evaluating a statement can have no effect but an error: bare names, comparisons, `note: see`."""
+    if isinstance(statement, ast.AnnAssign):
+        return statement.value is None
+    if not isinstance(statement, ast.Expr):
+        return False
+    if isinstance(statement.value, ast.Constant):
+        return not isinstance(statement.value.value, str | bytes | EllipsisType)
+    return all(isinstance(node, _IDLE) for node in ast.walk(statement.value))
 
 
 def _asks_for_main(statement: ast.If) -> bool:

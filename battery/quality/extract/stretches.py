@@ -13,12 +13,11 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import EllipsisType
 from typing import Literal
 
 from battery.quality.extract.cleaning import BREAK
 from battery.quality.extract.lexing import at_the_left
-from battery.quality.extract.parsing import UNPARSED, compiles, parse, parse_or_raise
+from battery.quality.extract.parsing import UNPARSED, compiles, idle, parse, parse_or_raise
 
 _PARTS = re.compile(
     r"(?P<comment>\#.*)"
@@ -37,10 +36,6 @@ _GOES_ON = re.compile(r"(?:else|elif|except|finally)\b")
 _HEAD = re.compile(r"(?:def|class|async|if|for|while|try|with|match)\b|@")
 _DEEPEST = 200  # Python's own limit of nested brackets
 _CUTS = 20  # tries to end a broken unit before its first error, and decorators in a row
-_IDLE = (
-    ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.List, ast.Set, ast.Starred, ast.Subscript, ast.Slice,
-    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -166,7 +161,7 @@ def _judged(lines: list[str]) -> tuple[int, Literal["code", "idle"]]:
             continue
         if not compiles(tree):
             break
-        return len(lines), "idle" if all(_idle(each) for each in tree.body) else "code"
+        return len(lines), "idle" if all(idle(each) for each in tree.body) else "code"
     return 0, "idle"
 
 
@@ -249,14 +244,3 @@ def _indented_until(lines: list[str], at: int) -> int:
         if lines[at - 1].strip():
             end = at
     return end
-
-
-def _idle(statement: ast.stmt) -> bool:
-    """Whether evaluating a statement can have no effect but an error: bare names, comparisons, `note: see`."""
-    if isinstance(statement, ast.AnnAssign):
-        return statement.value is None
-    if not isinstance(statement, ast.Expr):
-        return False
-    if isinstance(statement.value, ast.Constant):
-        return not isinstance(statement.value.value, str | bytes | EllipsisType)
-    return all(isinstance(node, _IDLE) for node in ast.walk(statement.value))
