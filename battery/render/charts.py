@@ -18,19 +18,11 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from battery.analyse.findings import Findings
 from battery.analyse.speed import MAIN
 from battery.ledger.store import pretty, replace
-from battery.render import forest, ladder, layout, style, words
+from battery.render import forest, ladder, layout, style, tradeoff, words
+from battery.render.chart import Chart, Draw, Tell, of
 from battery.render.style import Look
 
 MANIFEST = "manifest.json"
-
-
-class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of the registry."""
-
-    key: str
-    caption: str
-    draw: Callable[[Findings], Figure]
-    alt: Callable[[Findings], str]
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,18 +45,22 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CHARTS: dict[str, Chart] = {}
-Draw = Callable[[Findings], Figure]
+"""Those of every campaign; `charts_of` adds what only some have."""
 
 
-def chart(alt: Callable[[Findings], str]) -> Callable[[Draw], Draw]:
+def chart(alt: Tell) -> Callable[[Draw], Draw]:
     """Register a drawing function under its name; `alt` says in words what the picture shows."""
 
     def register(draw: Draw) -> Draw:
-        caption = " ".join((draw.__doc__ or "").split())
-        CHARTS[draw.__name__] = Chart(key=draw.__name__, caption=caption, draw=draw, alt=alt)
+        CHARTS[draw.__name__] = of(draw, alt)
         return draw
 
     return register
+
+
+def charts_of(findings: Findings) -> dict[str, Chart]:
+    """Every chart that a campaign has, by key."""
+    return {**CHARTS, **tradeoff.charts(findings)}
 
 
 def _told(metric: str) -> Callable[[Findings], str]:
@@ -351,7 +347,7 @@ def draw(findings: Findings) -> dict[str, tuple[Chart, bytes]]:
     """Every chart as SVG bytes, by key."""
     made = {}
     with style.pinned():
-        for key, one in CHARTS.items():
+        for key, one in charts_of(findings).items():
             title = f"{findings.campaign}: {one.caption}"
             made[key] = (one, style.svg(one.draw(findings), key, title, one.alt(findings)))
     return made
