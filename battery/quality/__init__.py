@@ -1,0 +1,1 @@
+"""Quality beside speed: the same arms are asked coding tasks, and their saved answers are scored offline."""
