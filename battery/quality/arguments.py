@@ -69,7 +69,9 @@ _BY_TASK = {f"Mbpp/{number}": change for change, numbers in _CHANGES for number 
 
 
 def restored(task: str, inputs: Sequence[Sequence[Any]]) -> tuple[tuple[Any, ...], ...]:
-    """The positional arguments of every call, from what a plus file holds for a task; its members are shared, not
-    copied: whoever calls with them copies first."""
+    """The positional arguments of every call, from what a plus file holds for a task.
+
+    Members are shared with `inputs`, not copied: whoever calls a program with them copies first.
+    """
     change = _BY_TASK.get(task)
     return tuple(tuple(change(given) if change else given) for given in inputs)

@@ -44,7 +44,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str
     """Byte for byte as in the data. HumanEval(+): the head of a function; mbpp: a sentence; mbpp+: a docstring."""
     entry_point: str
-    """The function that is called. The data of mbpp name none: it is what their solution defines and their tests call."""
+    """The function that is called. mbpp names none: it is what the solution defines and every test calls."""
     canonical: str
     """The solution in the data. HumanEval(+): the body that continues the prompt; MBPP(+): a module of its own."""
     test: str = ""
