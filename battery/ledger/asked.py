@@ -18,7 +18,7 @@ SCHEMA = 1
 
 
 class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The plan's `[quality]`: how many tokens an answer may have, and what its figures are held against.
+    """The plan's `[quality]`: how arms are asked coding tasks.
 
     The sampler is the plan's own, so that answers come as the speed was measured; an answer ends by itself, so
     `min_tokens` is not asked for.
@@ -34,10 +34,6 @@ class Quality(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Requests in flight. Speed is never read from these answers."""
     seed: int = 0
     """Of the answers' seeds, which are the same for every arm (`seed_of` in quality.ask)."""
-    margin: float = 0.03
-    """Non-inferiority: the share of tasks that an arm may lose against the control, over a pool of suites."""
-    margin_humaneval: float = 0.05
-    """The same on HumanEval alone, whose 164 tasks cannot show less."""
     allow_code_execution: bool = False
     """Whether programs that a model wrote may be run here to be graded."""
 
@@ -49,8 +45,6 @@ def settings(quality: Quality) -> Iterable[tuple[bool, str]]:
         (1 <= quality.samples <= 1000, "quality.samples: must be between 1 and 1000"),
         (1 <= quality.concurrency <= 256, "quality.concurrency: must be between 1 and 256"),
         (0 <= quality.seed < 2**31, "quality.seed: must be between 0 and 2147483647"),
-        (0 < quality.margin < 1, "quality.margin: must be between 0 and 1 (0.03 is 3 points)"),
-        (0 < quality.margin_humaneval < 1, "quality.margin_humaneval: must be between 0 and 1"),
     ]
 
 
@@ -66,7 +60,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Answers that came in it, errors not counted."""
     errors: int = 0
     engagement: dict[str, Any] = {}
-    """The verdict on the switches `before` the first task and `after` the last, as in a receipt of speed."""
+    """The `verdict` on the switches, the worse of two looks: `before` the first task and `after` the last."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,6 +78,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Ids of all tasks that are to be asked, in the order of the dataset."""
     sampler: dict[str, Any]
     """As asked, without the seeds, which stand with the answers."""
+    seed: int = 0
+    """What the answers' seeds were made from, with task and sample."""
     prompt_style: str
     """Name and version of the wording around a task."""
     model: dict[str, Any] = {}
@@ -100,13 +96,10 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def engagement(self) -> dict[str, Any]:
-        """The verdict of the first session's beginning and of the last session's end, or of the worst one between."""
+        """The session whose switches were least as asked: its `verdict`, and the two looks it comes from."""
         told = [session.engagement for session in self.sessions if session.engagement]
-        bad = [one for one in told if _verdict(one) not in ("", "engaged")]
-        return (bad or told or [{}])[-1]
+        return max(told, key=lambda one: WORSE.index(str(one.get("verdict"))), default={})
 
 
-def _verdict(engagement: dict[str, Any]) -> str:
-    """The verdict at the end of a session; empty where it was not told."""
-    after = engagement.get("after")
-    return str(after.get("verdict", "")) if isinstance(after, dict) else ""
+WORSE = ("engaged", "unobservable", "declined", "disengaged")
+"""Verdicts on switches, each worse than the one before it."""

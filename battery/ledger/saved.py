@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import get_args
 
 import msgspec
@@ -117,15 +116,8 @@ class AnswersFile:
         with disk.writing(path):
             self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
 
-    def __enter__(self) -> AnswersFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close it; what was appended is on disk."""
         os.close(self._handle)
 
     def append(self, answer: Answer) -> None:
