@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import json
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -168,8 +169,7 @@ def _mbpp(row: dict[str, Any]) -> Task:
 
 def entry_point(code: str, asserts: Iterable[str]) -> str:
     """The function that `code` defines and every assert calls; ValueError where there is none or more than one."""
-    # the full set has line ends of two kinds
-    body = ast.parse(code.replace("\r\n", "\n")).body
+    body = _parsed(code.replace("\r\n", "\n")).body  # the full set has line ends of two kinds
     defined = [node.name for node in body if isinstance(node, ast.FunctionDef)]
     called = [_called(line) for line in asserts]
     found = [name for name in dict.fromkeys(defined) if all(name in names for names in called)]
@@ -180,11 +180,19 @@ def entry_point(code: str, asserts: Iterable[str]) -> str:
     return found[0]
 
 
+def _parsed(source: str) -> ast.Module:
+    """A module's tree. The data hold escapes such as "\\w", of which Python warns."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)  # before Python 3.12
+        return ast.parse(source)
+
+
 def _called(source: str) -> set[str]:
     """Names that are called as functions in a piece of source."""
     return {
         node.func.id
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(_parsed(source))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     }
 
