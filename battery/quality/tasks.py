@@ -181,7 +181,7 @@ def entry_point(code: str, asserts: Iterable[str]) -> str:
 
 
 def _parsed(source: str) -> ast.Module:
-    """A module's tree. The data hold escapes such as "\\w", of which Python warns."""
+    """A module's tree. Some strings in the data hold escapes that are none, of which Python warns."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)
         warnings.simplefilter("ignore", DeprecationWarning)  # before Python 3.12
