@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripts import script_of
 
 from battery.ledger.arm import Arm
-from battery.ledger.strict import digest
 from battery.quality.tasks import Loaded, Task, read
-from battery.quality.wording import question
 
 
 @pytest.fixture
@@ -36,14 +35,7 @@ def scripted(tmp_path: Path, fake_arm: Callable[..., Arm]) -> Callable[..., Arm]
     """An arm that answers from a script: `scripted("A", {task: {"content": …}}, "--answer-ms", "20")`."""
 
     def make(name: str, rules: dict[Task, dict[str, Any]], *options: str, **more: Any) -> Arm:
-        script = {question(task): rule for task, rule in rules.items()}
-        path = tmp_path / f"{name}-{digest(script)[:8]}.json"
-        path.write_text(json.dumps(script))
+        path = script_of(rules, tmp_path)
         return fake_arm(name, "--answers", str(path), *options, **more)
 
     return make
-
-
-def right(task: Task) -> dict[str, Any]:
-    """The canonical answer, as a chat model gives it."""
-    return {"content": f"Here it is.\n\n```python\n{task.solution}\n```\n"}

@@ -1,41 +1,70 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import tempfile
+import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import right
+from fake_engine import Engine, options_of
+from fake_faults import Faults
+from fake_model import Model
+from scripts import right, script_of
 
-from battery.bench.backends import load_backend
-from battery.bench.launch import Server, free_port
+from battery.bench.launch import free_port
 from battery.ledger import strict
-from battery.ledger.arm import Arm
 from battery.ledger.errors import LaunchError
 from battery.quality.ask import Asker, Failed, said_in, seed_of
-from battery.quality.tasks import Loaded
+from battery.quality.tasks import Loaded, Task
 
 SAMPLER = {"temperature": 0.0, "top_p": 1.0, "max_tokens": 64}
 
 
 @contextmanager
-def asking(arm: Arm, waits: tuple[float, ...] = (0.0, 0.0), **more: Any) -> Iterator[Asker]:
-    """An asker of a running fake engine."""
-    with Server(arm, load_backend(arm.backend), None, 10, 3) as server:
-        yield Asker(
-            server.url, server.backend.chat, arm.model, SAMPLER, 0, more.pop("deadline_s", 10.0), waits_s=waits, **more
-        )  # fmt: skip
+def asking(
+    rules: dict[Task, dict[str, Any]], waits: tuple[float, ...] = (0.0, 0.0), *, model: str = "tiny", delay_ms: int = 0,
+    **more: Any,
+) -> Iterator[Asker]:  # fmt: skip
+    """An asker of the fake engine, which answers over HTTP from this process."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = script_of(rules, Path(folder))
+        line = [
+            "--port",
+            "0",
+            "--model",
+            model,
+            "--answers",
+            str(script),
+            "--answer-ms",
+            str(delay_ms),
+        ]
+        options = options_of(line)
+        engine = Engine(("127.0.0.1", 0), Model(options, Faults([])))
+        thread = threading.Thread(target=engine.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{engine.server_address[1]}"
+            deadline_s = more.pop("deadline_s", 10.0)
+            yield Asker(
+                url, "/v1/chat/completions", model, SAMPLER, 0, deadline_s, waits_s=waits, **more
+            )
+        finally:
+            engine.shutdown()
+            engine.server_close()
+            thread.join(5)
 
 
-def test_an_answer_is_kept_as_it_came(few: Loaded, scripted: Callable[..., Arm]) -> None:
+def test_an_answer_is_kept_as_it_came(few: Loaded) -> None:
     one, other = few.tasks[:2]
     text = "```python\r\ndef plus_0(x):\n\treturn x  \n```\n\U0001f600"
     rules = {
         one: {"content": text, "reasoning": "hm", "tokens": 7},
         other: {"content": "", "tokens": 0},
     }
-    with asking(scripted("A", rules)) as asker:
+    with asking(rules) as asker:
         first, second = asker.ask(one, 0), asker.ask(other, 3)
     assert first is not None and second is not None
     assert (first.content, first.reasoning, first.finish_reason) == (text, "hm", "stop")
@@ -69,52 +98,43 @@ def test_seeds_differ_by_task_and_sample_and_fit_31_bits() -> None:
 
 
 @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, "close", "error"])
-def test_a_transport_error_is_tried_again(
-    status: int | str, few: Loaded, scripted: Callable[..., Arm]
-) -> None:
+def test_a_transport_error_is_tried_again(status: int | str, few: Loaded) -> None:
     task = few.tasks[0]
-    with asking(scripted("A", {task: {**right(task), "before": [status, status]}})) as asker:
+    with asking({task: {**right(task), "before": [status, status]}}) as asker:
         answer = asker.ask(task, 0)
     assert answer is not None and answer.error is None and answer.attempts == 3
     assert answer.content == right(task)["content"]
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 413, 422])
-def test_a_refusal_is_not_tried_again(
-    status: int, few: Loaded, scripted: Callable[..., Arm]
-) -> None:
+def test_a_refusal_is_not_tried_again(status: int, few: Loaded) -> None:
     task = few.tasks[0]
-    with asking(scripted("A", {task: {**right(task), "before": [status]}})) as asker:
+    with asking({task: {**right(task), "before": [status]}}) as asker:
         answer = asker.ask(task, 0)
     assert answer is not None and answer.attempts == 1
     assert answer.error == f"HTTP {status}: the engine has a bad day" and answer.content == ""
     assert answer.finish_reason is None and answer.completion_tokens is None
 
 
-def test_what_fails_every_time_is_an_error_that_counts_its_attempts(
-    few: Loaded, scripted: Callable[..., Arm]
-) -> None:
+def test_what_fails_every_time_is_an_error_that_counts_its_attempts(few: Loaded) -> None:
     task = few.tasks[0]
-    with asking(scripted("A", {task: {"before": [503] * 9}})) as asker:
+    with asking({task: {"before": [503] * 9}}) as asker:
         answer = asker.ask(task, 0)
     assert answer is not None and answer.attempts == 3 and str(answer.error).startswith("HTTP 503")
 
 
-def test_a_completion_is_never_asked_again(few: Loaded, scripted: Callable[..., Arm]) -> None:
+def test_a_completion_is_never_asked_again(few: Loaded) -> None:
     cut, empty = few.tasks[:2]
     rules = {cut: {"content": "half", "finish": "length"}, empty: {"content": "", "tokens": 0}}
-    with asking(scripted("A", rules)) as asker:
+    with asking(rules) as asker:
         answers = [asker.ask(task, 0) for task in (cut, empty)]
     assert [answer is not None and answer.attempts for answer in answers] == [1, 1]
     assert [answer is not None and answer.truncated for answer in answers] == [True, False]
 
 
-def test_a_deadline_that_passed_is_not_sent_again(
-    few: Loaded, scripted: Callable[..., Arm]
-) -> None:
+def test_a_deadline_that_passed_is_not_sent_again(few: Loaded) -> None:
     task = few.tasks[0]
-    arm = scripted("A", {task: right(task)}, "--answer-ms", "3000")
-    with asking(arm, deadline_s=0.3) as asker:
+    with asking({task: right(task)}, delay_ms=2000, deadline_s=0.3) as asker:
         answer = asker.ask(task, 0)
     assert (
         answer is not None
@@ -160,31 +180,28 @@ def test_a_stopped_asker_leaves_no_answer(few: Loaded) -> None:
     ids=["temperature", "top_k", "own limit", "too many"],
 )
 def test_another_sampler_than_asked_ends_the_run(
-    rule: dict[str, Any], why: str, few: Loaded, scripted: Callable[..., Arm]
+    rule: dict[str, Any], why: str, few: Loaded
 ) -> None:
     task = few.tasks[0]
     with (
-        asking(scripted("A", {task: {**right(task), **rule}}), context=4096) as asker,
+        asking({task: {**right(task), **rule}}, context=4096) as asker,
         pytest.raises(LaunchError, match=why),
     ):
         asker.ask(task, 0)
 
 
-def test_an_answer_that_filled_the_context_was_cut_off_and_that_is_data(
-    few: Loaded, scripted: Callable[..., Arm]
-) -> None:
+def test_an_answer_that_filled_the_context_was_cut_off_and_that_is_data(few: Loaded) -> None:
     task = few.tasks[0]
-    with asking(
-        scripted("A", {task: {"content": "x", "finish": "length", "tokens": 16}}), context=40
-    ) as asker:
+    rule = {"content": "x", "finish": "length", "tokens": 16}
+    with asking({task: rule}, context=40) as asker:
         answer = asker.ask(task, 0)
     assert answer is not None and answer.truncated and answer.completion_tokens == 16
 
 
-def test_a_secret_of_the_server_is_taken_out(few: Loaded, scripted: Callable[..., Arm]) -> None:
+def test_a_secret_of_the_server_is_taken_out(few: Loaded) -> None:
     task = few.tasks[0]
     rule = {"content": "the key is tiger-tiger-burning", "reasoning": "tiger-tiger-burning"}
-    with asking(scripted("A", {task: rule}), secrets=("tiger-tiger-burning",)) as asker:
+    with asking({task: rule}, secrets=("tiger-tiger-burning",)) as asker:
         answer = asker.ask(task, 0)
     assert (
         answer is not None
@@ -245,13 +262,11 @@ def test_dialects_of_an_answer() -> None:
     assert half.content == "cut ?", "half of a character is no JSON of ours, and still an answer"
 
 
-def test_the_digest_of_a_request_leaves_out_the_model(
-    few: Loaded, scripted: Callable[..., Arm]
-) -> None:
+def test_the_digest_of_a_request_leaves_out_the_model(few: Loaded) -> None:
     task = few.tasks[0]
     found = set()
     for model in ("tiny", "other"):
-        with asking(scripted("A", {task: right(task)}, model=model)) as asker:
+        with asking({task: right(task)}, model=model) as asker:
             answer = asker.ask(task, 0)
             body = {key: value for key, value in asker.body(task, 0).items() if key != "model"}
         assert answer is not None and answer.request_digest == strict.digest(body)
