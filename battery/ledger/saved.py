@@ -1,4 +1,4 @@
-"""The files of a quality run: where they lie, how answers are appended and read back, and whether they still agree.
+"""The files of a quality run: where they lie, how answers are appended and read back, and whether scores tell what was asked.
 
 receipts/<campaign>/quality/
   <arm>.<suite>.jsonl          one answer a line, appended and synced as it came
@@ -13,7 +13,7 @@ request that failed leaves a line with `error`; it was no completion, so a later
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -135,73 +135,29 @@ def clean(campaign: Path) -> None:
             part.unlink(missing_ok=True)
 
 
-def broken(campaign: Path, arm_digests: dict[str, str]) -> Iterator[tuple[str, str, str]]:
-    """(file, what does not hold, what to do) for the quality files of a campaign; nothing where all of it holds.
+def unlike_asked(campaign: Path, arm_digests: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """(file, what does not hold, what to do) for the records of what was asked; nothing where all of it holds.
 
-    Recomputed: the digest of the answers, and from them which task and sample has which row, which rows were cut off or
-    failed as requests, and the tokens of each. What a program did when it ran is the grader's word; `battery score`
-    gives it again.
+    A record must be there for every file of answers, of the campaign's own arm, and the scores must tell the same
+    dataset, tasks, sampler and wording as it does: with another sampler written in, a figure would be of another
+    question.
     """
     for arm, suite in answered(campaign):
-        place = f"{FOLDER}/{arm}.{suite}"
+        place = f"{FOLDER}/{ASKED}/{arm}.{suite}.json"
         try:
             asked, scores = read_asked(campaign, arm, suite), read_scores(campaign, arm, suite)
-            answers = read_answers(answers_path(campaign, arm, suite))
         except ReceiptError as damaged:
-            yield f"{place}.jsonl", str(damaged), "restore the file"
+            yield place, str(damaged), "restore the file"
             continue
         if arm_digests.get(arm) not in (None, asked.arm_digest):
-            yield (
-                f"{FOLDER}/{ASKED}/{arm}.{suite}.json",
-                "another arm of that name was asked",
-                _REMEDY,
-            )
-        if scores is None:
-            yield f"{place}.jsonl", "these answers are not scored", "score them: battery score"
-            continue
-        digest = strict.digest(answers_path(campaign, arm, suite).read_bytes())
-        for what in _disagreeing(asked, scores, answers, digest):
-            yield f"{place}.json", what, _RESCORE
-    listed = {f"{arm}.{suite}" for arm, suite in answered(campaign)}
-    for path in sorted((campaign / FOLDER).glob("*.json")):
-        if path.stem not in listed:
-            yield (
-                f"{FOLDER}/{path.name}",
-                "scores without answers",
-                "take it away, or restore the answers",
-            )
+            yield place, "another arm of that name was asked", _REMEDY
+        for name in _SAME if scores is not None else ():
+            if getattr(scores, name) != getattr(asked, name):
+                yield f"{FOLDER}/{arm}.{suite}.json", f"{name} is not as it was asked", _RESCORE
 
 
-def _disagreeing(asked: Asked, scores: Scores, answers: list[Answer], digest: str) -> Iterator[str]:
-    """What in scores does not follow from what was asked and answered."""
-    if scores.answers_digest != digest:
-        yield f"scored from other answers (sha256 {scores.answers_digest[:16]}…, the file is {digest[:16]}…)"
-        return
-    for name in (
-        "campaign",
-        "arm_digest",
-        "dataset",
-        "samples",
-        "tasks",
-        "sampler",
-        "prompt_style",
-    ):
-        if getattr(scores, name) != getattr(asked, name):
-            yield f"{name} is not as it was asked"
-    wanted = {(task, sample) for task in asked.tasks for sample in range(asked.samples)}
-    stands = standing(answers)
-    rows = [(row.task, row.sample) for row in scores.graded]
-    if len(rows) != len(set(rows)) or set(rows) != wanted:
-        yield f"{len(rows)} verdicts on {len(set(rows) & wanted)} of {len(wanted)} answers that were asked for"
-    for row in scores.graded:
-        answer = stands.get((row.task, row.sample))
-        if answer is None or answer.error is not None:
-            agrees = row.status == "request_error" and not row.passed
-        else:
-            agrees = (
-                row.truncated == answer.truncated
-                and row.completion_tokens == answer.completion_tokens
-            )
-            agrees = agrees and row.status != "request_error"
-        if not agrees or row.passed != (row.status == "passed"):
-            yield f"the verdict on {row.task}, sample {row.sample}, does not follow from its answer"
+_SAME = (
+    "campaign", "arm", "arm_digest", "dataset", "samples", "tasks", "sampler", "concurrency", "prompt_style",
+    "engagement", "model", "versions", "machine",
+)  # fmt: skip
+"""What scores repeat of the record."""
