@@ -13,7 +13,7 @@ from rich.console import Console
 
 from battery.bench.backends import load_backend
 from battery.bench.preflight import SAME_MACHINE
-from battery.ledger import derive, store, strict
+from battery.ledger import derive, saved, store, strict
 from battery.ledger.arm import Arm, known_arms, load_arm
 from battery.ledger.claims import unknown_arm
 from battery.ledger.errors import ArmError, InputError, ReceiptError
@@ -179,6 +179,19 @@ def asked_campaign(
                 " a new name (--campaign)"
             )
     return folder, header.plan
+
+
+def asked_folder(campaign: str, root: Path) -> Path:
+    """The folder of a campaign, given by name or by path, that holds answers; its speed need not be measured."""
+    path = Path(campaign)
+    for folder in (path, root / "receipts" / path.name):
+        if (folder / saved.FOLDER).is_dir():
+            return folder
+    asked = [one.parent.name for one in (root / "receipts").glob(f"*/{saved.FOLDER}")]
+    raise InputError(
+        f"{root / 'receipts' / path.name}: no answers to coding tasks{strict.nearest(path.name, asked)}; ask for some:"
+        " battery quality"
+    )
 
 
 def _newest_of(arms: Sequence[Arm], plan: Plan | None, root: Path) -> Path | None:
