@@ -1,4 +1,4 @@
-"""The files of a quality run: where they lie, how answers are appended and read back, and whether scores tell what was asked.
+"""The files of a quality run: where they lie, how answers are appended and read, whether scores tell what was asked.
 
 receipts/<campaign>/quality/
   <arm>.<suite>.jsonl          one answer a line, appended and synced as it came

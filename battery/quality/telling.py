@@ -136,7 +136,7 @@ class Bar(Telling):
 
     @override
     def note(self, text: str) -> None:
-        self._bar.console.print(text, markup=False)
+        self._bar.console.print(text, markup=False, highlight=False)
 
 
 @contextlib.contextmanager

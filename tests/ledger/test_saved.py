@@ -23,14 +23,22 @@ SAMPLER = {"temperature": 0.0, "max_tokens": 8}
 
 
 def answer(task: str, **changes: Any) -> Answer:
-    told: dict[str, Any] = {"finish_reason": "stop", "completion_tokens": 3, "content": task} | changes
-    return Answer(suite="mbpp+", task=task, sample=0, seed=1, request_digest="r", started="now", **told)
+    told: dict[str, Any] = {
+        "finish_reason": "stop",
+        "completion_tokens": 3,
+        "content": task,
+    } | changes
+    return Answer(
+        suite="mbpp+", task=task, sample=0, seed=1, request_digest="r", started="now", **told
+    )
 
 
 @pytest.fixture
 def campaign(tmp_path: Path) -> Path:
     """Two answers, asked and scored."""
-    with_file(tmp_path, [answer("Mbpp/2"), answer("Mbpp/3", finish_reason="length", completion_tokens=8)])
+    with_file(
+        tmp_path, [answer("Mbpp/2"), answer("Mbpp/3", finish_reason="length", completion_tokens=8)]
+    )
     asked = Asked(
         campaign=tmp_path.name, arm=ARM, arm_digest=ARM.digest, plan_digest="p", dataset=DATA, samples=1,
         tasks=("Mbpp/2", "Mbpp/3"), sampler=SAMPLER, prompt_style="battery/1",
@@ -52,8 +60,22 @@ def with_file(folder: Path, answers: list[Answer]) -> None:
 def scores_of(folder: Path, asked: Asked) -> Scores:
     data = saved.answers_path(folder, "A.x", "mbpp+").read_bytes()
     rows = (
-        Graded(task="Mbpp/2", sample=0, passed=True, status="passed", truncated=False, completion_tokens=3),
-        Graded(task="Mbpp/3", sample=0, passed=False, status="cut_off", truncated=True, completion_tokens=8),
+        Graded(
+            task="Mbpp/2",
+            sample=0,
+            passed=True,
+            status="passed",
+            truncated=False,
+            completion_tokens=3,
+        ),
+        Graded(
+            task="Mbpp/3",
+            sample=0,
+            passed=False,
+            status="cut_off",
+            truncated=True,
+            completion_tokens=8,
+        ),
     )
     return Scores(
         campaign=asked.campaign, arm=ARM, arm_digest=ARM.digest, dataset=DATA, samples=1, tasks=asked.tasks,
@@ -105,7 +127,10 @@ def no_record(folder: Path) -> None:
         (no_record, "no such file"),
         (rescored(sampler={**SAMPLER, "temperature": 0.7}), "sampler is not as it was asked"),
         (rescored(tasks=("Mbpp/2",)), "tasks is not as it was asked"),
-        (rescored(dataset=msgspec.structs.replace(DATA, digest="e" * 64)), "dataset is not as it was asked"),
+        (
+            rescored(dataset=msgspec.structs.replace(DATA, digest="e" * 64)),
+            "dataset is not as it was asked",
+        ),
         (rescored(campaign="other"), "campaign is not as it was asked"),
         (rescored(engagement={"verdict": "engaged"}), "engagement is not as it was asked"),
     ],

@@ -50,7 +50,9 @@ class Listening(Telling):
 def ask(tmp_path: Path, small_plan: Plan, few: Loaded) -> Callable[..., Any]:
     """Ask arms the six tasks in a campaign's folder: `ask(arm, asking=…, limit=…)` -> (counts, what was told)."""
 
-    def run(*arms: Arm, loaded: Sequence[Loaded] = (few,), asking: Quality = SMALL, **more: Any) -> Any:
+    def run(
+        *arms: Arm, loaded: Sequence[Loaded] = (few,), asking: Quality = SMALL, **more: Any
+    ) -> Any:
         heard = Listening()
         questioner = Questioner(
             small_plan, arms, loaded, tmp_path / "camp", heard, asking=asking, lock=tmp_path / "lock",
@@ -79,9 +81,16 @@ def test_every_answer_is_kept_with_what_was_asked(
     assert [one.task for one in answers] == [task.id for task in few.tasks]
     assert [one.content for one in answers] == [right(task)["content"] for task in few.tasks]
     asked = saved.read_asked(tmp_path / "camp", "A", "humaneval")
-    assert (asked.campaign, asked.arm_digest, asked.plan_digest) == ("camp", arm.digest, small_plan.digest)
+    assert (asked.campaign, asked.arm_digest, asked.plan_digest) == (
+        "camp",
+        arm.digest,
+        small_plan.digest,
+    )
     assert asked.dataset == few.dataset and asked.tasks == tuple(task.id for task in few.tasks)
-    assert asked.sampler == {"temperature": 0.7, "top_p": 0.95, "max_tokens": 64} and asked.samples == 1
+    assert (
+        asked.sampler == {"temperature": 0.7, "top_p": 0.95, "max_tokens": 64}
+        and asked.samples == 1
+    )
     assert asked.model["name"] == "tiny" and asked.versions["engine"]["version"] == "0.0-fake"
     (session,) = asked.sessions
     assert (session.answers, session.errors, session.concurrency) == (6, 0, 1) and session.ended
@@ -112,7 +121,9 @@ def test_a_limit_is_gone_on_from_and_never_takes_tasks_back(
     assert [session.answers for session in asked.sessions] == [2, 4]
 
 
-@pytest.mark.parametrize("torn", [b'{"suite":"humaneval","task":"Hum', b"\x00\x00\x00"], ids=["half", "zeros"])
+@pytest.mark.parametrize(
+    "torn", [b'{"suite":"humaneval","task":"Hum', b"\x00\x00\x00"], ids=["half", "zeros"]
+)
 def test_a_torn_last_line_is_cut_off_and_asked_again(
     torn: bytes, tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]
 ) -> None:
@@ -122,7 +133,7 @@ def test_a_torn_last_line_is_cut_off_and_asked_again(
     whole = path.read_bytes()
     path.write_bytes(whole + torn)
     _, said = ask(arm, limit=4)
-    assert path.read_bytes().startswith(whole) and torn not in path.read_bytes()
+    assert path.read_bytes().startswith(whole + b'{"suite"') and path.read_bytes().count(b"\n") == 4
     assert [one.task for one in kept(tmp_path)] == [task.id for task in few.tasks[:4]]
     assert any(f"a torn last line of {len(torn)} bytes" in line for line in said)
 
@@ -164,7 +175,9 @@ def test_requests_that_failed_are_kept_and_asked_again_last(
     counts, _ = ask(broken)
     assert counts == {"answers": 6, "errors": 0}
     order = [one.task for one in kept(tmp_path)]
-    assert order == [task.id for task in (first, *rest, first)], "the failed one is asked behind the others"
+    assert order == [task.id for task in (first, *rest, first)], (
+        "the failed one is asked behind the others"
+    )
     stands = saved.standing(kept(tmp_path))
     assert len(stands) == 6 and all(one.error is None for one in stands.values())
 
@@ -172,7 +185,8 @@ def test_requests_that_failed_are_kept_and_asked_again_last(
 def test_the_first_completion_stands_whatever_came_later() -> None:
     def answer(content: str, error: str | None = None) -> Answer:
         return Answer(
-            suite="mbpp", task="Mbpp/2", sample=0, seed=1, request_digest="x", content=content, error=error, started="now"
+            suite="mbpp", task="Mbpp/2", sample=0, seed=1, request_digest="x", content=content, error=error,
+            started="now",
         )  # fmt: skip
 
     one, two, lost = answer("one"), answer("two"), answer("", "HTTP 500")
@@ -187,13 +201,18 @@ def test_a_server_that_dies_ends_the_run_and_the_task_waits_for_the_others(
     arm = scripted("A", {**rules(few.tasks), bad: {"before": ["die"]}})
     with pytest.raises(LaunchError, match=r"the server ended with 1, last on HumanEval/1"):
         ask(arm)
-    assert [(one.task, one.error is None) for one in kept(tmp_path)] == [("HumanEval/0", True), ("HumanEval/1", False)]
+    assert [(one.task, one.error is None) for one in kept(tmp_path)] == [
+        ("HumanEval/0", True),
+        ("HumanEval/1", False),
+    ]
     with pytest.raises(LaunchError):
         ask(arm)
     assert [one.task for one in kept(tmp_path)][2:] == [f"HumanEval/{n}" for n in (2, 3, 4, 5, 1)]
     asked = saved.read_asked(tmp_path / "camp", "A", "humaneval")
     assert [(one.answers, one.errors) for one in asked.sessions] == [(1, 1), (4, 1)]
-    assert asked.engagement["verdict"] == "unobservable", "a server that is gone cannot say what ran"
+    assert asked.engagement["verdict"] == "unobservable", (
+        "a server that is gone cannot say what ran"
+    )
 
 
 def test_an_arm_that_only_fails_is_given_up(
@@ -208,14 +227,24 @@ def test_an_arm_that_only_fails_is_given_up(
 def test_samples_have_seeds_of_their_own_and_arms_the_same_requests(
     tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]
 ) -> None:
-    arms = [scripted(name, rules(few.tasks), model=model) for name, model in (("A", "tiny"), ("C", "other"))]
+    arms = [
+        scripted(name, rules(few.tasks), model=model)
+        for name, model in (("A", "tiny"), ("C", "other"))
+    ]
     ask(*arms, asking=Quality(max_tokens=64, samples=2, seed=5), limit=3)
-    found = {name: [(one.task, one.sample, one.seed, one.request_digest) for one in kept(tmp_path, name)] for name in "AC"}
+    found = {
+        name: [(one.task, one.sample, one.seed, one.request_digest) for one in kept(tmp_path, name)]
+        for name in "AC"
+    }
     assert found["A"] == found["C"] and len(set(found["A"])) == 6
-    assert [seed for _, _, seed, _ in found["A"]] == [seed_of(5, task, n) for task, n, _, _ in found["A"]]
+    assert [seed for _, _, seed, _ in found["A"]] == [
+        seed_of(5, task, n) for task, n, _, _ in found["A"]
+    ]
 
 
-def test_requests_are_in_flight_together(tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]) -> None:
+def test_requests_are_in_flight_together(
+    tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]
+) -> None:
     arm = scripted("A", rules(few.tasks, together=3))
     counts, _ = ask(arm, asking=Quality(max_tokens=64, concurrency=3))
     assert counts == {"answers": 6, "errors": 0}
@@ -231,7 +260,11 @@ def test_random_weights_are_not_asked(few: Loaded, scripted: Make, ask: Callable
 
 @pytest.mark.parametrize(
     ("fault", "verdict"),
-    [("armed-never-runs:prompt_lookup", "never ran"), ("unasked-runs:quantized_kv", "quantized_kv"), ("incoherent", "")],
+    [
+        ("armed-never-runs:prompt_lookup", "prompt_lookup: asked for"),
+        ("unasked-runs:quantized_kv", "quantized_kv: not asked for"),
+        ("incoherent", "the answer"),
+    ],
 )
 def test_an_arm_that_is_not_what_it_says_is_not_asked(
     fault: str, verdict: str, tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]
@@ -268,7 +301,9 @@ def test_a_model_that_changed_on_disk_is_refused(
     ask(arm, limit=1)
     path = saved.asked_path(tmp_path / "camp", "A", "humaneval")
     asked = saved.read_asked(tmp_path / "camp", "A", "humaneval")
-    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(asked, model={"digest": "f" * 64})))
+    path.write_bytes(
+        msgspec.json.encode(msgspec.structs.replace(asked, model={"digest": "f" * 64}))
+    )
     with pytest.raises(LaunchError, match="its weights changed on disk"):
         ask(arm)
 
@@ -277,7 +312,7 @@ def test_another_sampler_ends_the_run_before_anything_is_kept(
     tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]
 ) -> None:
     arm = scripted("A", rules(few.tasks, sampler={"top_p": 0.5}))
-    with pytest.raises(LaunchError, match="top_p: asked 0.95, applied 0.5"):
+    with pytest.raises(LaunchError, match=r"top_p: asked 0\.95, applied 0\.5"):
         ask(arm)
     assert kept(tmp_path) == []
 

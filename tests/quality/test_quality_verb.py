@@ -19,7 +19,18 @@ from battery.ledger import saved
 from battery.quality.tasks import Loaded, Task
 
 ENGINE = Path(__file__).parents[1] / "fake_engine.py"
-WORDS = ("quality", "--arms", "A", "--data", "six.jsonl", "--cap", "64", "--ask-only", "--campaign", "camp")
+WORDS = (
+    "quality",
+    "--arms",
+    "A",
+    "--data",
+    "six.jsonl",
+    "--cap",
+    "64",
+    "--ask-only",
+    "--campaign",
+    "camp",
+)
 PLAN = "ladder = [64]\nblocks = 6\n[limits]\nlaunch_s = 10\nrequest_s = 20\nstop_s = 3\n"
 
 
@@ -43,7 +54,9 @@ def root(tmp_path: Path, few: Loaded) -> Path:
 def arm(root: Path) -> Callable[..., None]:
     """Write the file of an arm that answers from a script."""
 
-    def write(rules: dict[Task, dict[str, Any]], *options: str, model: str = "tiny", name: str = "A") -> None:
+    def write(
+        rules: dict[Task, dict[str, Any]], *options: str, model: str = "tiny", name: str = "A"
+    ) -> None:
         words = ["{python}", str(ENGINE), "--port", "{port}", "--model", "{model}"]
         words += ["--answers", str(script_of(rules, root)), *options]
         text = f'backend = "command"\nmodel = "{model}"\ncommand = {json.dumps(words)}\n'
@@ -59,7 +72,9 @@ def answered(root: Path) -> list[str]:
     return [json.loads(line)["task"] for line in lines if line.endswith(b"\n")]
 
 
-def test_a_run_ends_with_one_line_for_machines(root: Path, few: Loaded, arm: Callable[..., None]) -> None:
+def test_a_run_ends_with_one_line_for_machines(
+    root: Path, few: Loaded, arm: Callable[..., None]
+) -> None:
     arm({task: right(task) for task in few.tasks})
     done = battery(root, *WORDS, "--json")
     assert done.returncode == 0, done.stderr
@@ -69,7 +84,9 @@ def test_a_run_ends_with_one_line_for_machines(root: Path, few: Loaded, arm: Cal
     assert "unknown data, by its digest (six.jsonl, sha256" in told.stdout
 
 
-def test_progress_tells_the_time_that_is_left(root: Path, few: Loaded, arm: Callable[..., None]) -> None:
+def test_progress_tells_the_time_that_is_left(
+    root: Path, few: Loaded, arm: Callable[..., None]
+) -> None:
     arm({task: right(task) for task in few.tasks}, "--answer-ms", "20")
     lines = battery(root, *WORDS).stdout.splitlines()
     counted = [line for line in lines if line.lstrip().startswith("[")]
@@ -77,7 +94,9 @@ def test_progress_tells_the_time_that_is_left(root: Path, few: Loaded, arm: Call
     assert all(" left" in line for line in counted)
 
 
-def test_request_errors_are_exit_4_and_stay(root: Path, few: Loaded, arm: Callable[..., None]) -> None:
+def test_request_errors_are_exit_4_and_stay(
+    root: Path, few: Loaded, arm: Callable[..., None]
+) -> None:
     rules = {task: right(task) for task in few.tasks}
     arm({**rules, few.tasks[2]: {"before": [400]}})
     done = battery(root, *WORDS, "--json")
@@ -99,7 +118,12 @@ def test_request_errors_are_exit_4_and_stay(root: Path, few: Loaded, arm: Callab
     ids=lambda value: value[-1] if isinstance(value, tuple) else "",
 )
 def test_wrong_words_are_exit_2_and_start_nothing(
-    words: tuple[str, ...], complaint: str, root: Path, few: Loaded, arm: Callable[..., None], say: Callable[..., Said]
+    words: tuple[str, ...],
+    complaint: str,
+    root: Path,
+    few: Loaded,
+    arm: Callable[..., None],
+    say: Callable[..., Said],
 ) -> None:
     arm({})
     arm({}, model="synthetic:x", name="S")
@@ -151,7 +175,9 @@ def test_ctrl_c_keeps_what_is_in_hand_and_the_same_command_goes_on(
 def test_a_second_press_leaves_at_once_and_loses_only_what_was_in_flight(
     root: Path, few: Loaded, arm: Callable[..., None]
 ) -> None:
-    slow = {task: right(task) for task in few.tasks[:2]} | {few.tasks[2]: {**right(few.tasks[2]), "together": 2}}
+    slow = {task: right(task) for task in few.tasks[:2]} | {
+        few.tasks[2]: {**right(few.tasks[2]), "together": 2}
+    }
     arm(slow)
     running, _ = start(root)
     for _ in range(2):
@@ -164,12 +190,16 @@ def test_a_second_press_leaves_at_once_and_loses_only_what_was_in_flight(
     assert not carrying(str(root))
 
 
-def test_killed_it_goes_on_where_it_stopped(root: Path, few: Loaded, arm: Callable[..., None]) -> None:
+def test_killed_it_goes_on_where_it_stopped(
+    root: Path, few: Loaded, arm: Callable[..., None]
+) -> None:
     arm({task: right(task) for task in few.tasks}, "--answer-ms", "300")
     running, _ = start(root)
     os.kill(running.pid, signal.SIGKILL)
     running.communicate(timeout=30)
-    assert until(lambda: not carrying(str(root))), "the server of a killed battery must end by itself"
+    assert until(lambda: not carrying(str(root))), (
+        "the server of a killed battery must end by itself"
+    )
     before = answered(root)
     done = battery(root, *WORDS)
     assert done.returncode == 0, done.stderr

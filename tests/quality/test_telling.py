@@ -10,14 +10,20 @@ from battery.quality.telling import Bar, Clock, Lines, Telling, line, shown
 
 def answer(**changes: object) -> Answer:
     told: dict[str, object] = {"finish_reason": "stop", "completion_tokens": 1234} | changes
-    return Answer(suite="mbpp", task="Mbpp/2", sample=0, seed=1, request_digest="r", started="now", **told)  # type: ignore[arg-type]
+    return Answer(
+        suite="mbpp", task="Mbpp/2", sample=0, seed=1, request_digest="r", started="now", **told
+    )  # type: ignore[arg-type]
 
 
 def test_a_line_says_how_an_answer_ended() -> None:
     assert line("A", answer()) == "A mbpp Mbpp/2: stop, 1,234 tokens"
     assert line("A", answer(finish_reason="length")).endswith(": cut off, 1,234 tokens")
-    assert line("A", answer(completion_tokens=None, attempts=2)).endswith("an unknown number of tokens (2 attempts)")
-    assert line("A", answer(error="HTTP 500", attempts=6)).endswith(": no answer (6 attempts): HTTP 500")
+    assert line("A", answer(completion_tokens=None, attempts=2)).endswith(
+        "an unknown number of tokens (2 attempts)"
+    )
+    assert line("A", answer(error="HTTP 500", attempts=6)).endswith(
+        ": no answer (6 attempts): HTTP 500"
+    )
 
 
 def test_time_left_is_not_told_before_the_first_answer() -> None:
