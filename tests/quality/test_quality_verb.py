@@ -7,15 +7,19 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from calls import Said, battery
+from calls import Said
 from scripts import right, script_of
 from stopped import carrying, command, nothing_left, until
 
 from battery.ledger import saved
+from battery.ledger.arm import load_arm
+from battery.ledger.plan import load_plan
+from battery.ledger.store import Campaign, Header
 from battery.quality.tasks import Loaded, Task
 
 ENGINE = Path(__file__).parents[1] / "fake_engine.py"
@@ -65,6 +69,15 @@ def arm(root: Path) -> Callable[..., None]:
     return write
 
 
+@pytest.fixture
+def call(
+    root: Path, say: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Said]:
+    """The command line in this process, with the machine's lock kept apart."""
+    monkeypatch.setenv("BATTERY_LOCK", str(root / "battery.lock"))
+    return partial(say, root)
+
+
 def answered(root: Path) -> list[str]:
     """Tasks in the file of answers, line by line; a line that is not whole yet is left out."""
     path = saved.answers_path(root / "receipts" / "camp", "A", "humaneval")
@@ -73,35 +86,58 @@ def answered(root: Path) -> list[str]:
 
 
 def test_a_run_ends_with_one_line_for_machines(
-    root: Path, few: Loaded, arm: Callable[..., None]
+    call: Callable[..., Said], few: Loaded, arm: Callable[..., None]
 ) -> None:
     arm({task: right(task) for task in few.tasks})
-    done = battery(root, *WORDS, "--json")
+    done = call(*WORDS, "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"campaign": "camp", "answers": 6, "errors": 0}
-    told = battery(root, *WORDS)
-    assert told.returncode == 0 and "6 answers to ask for, 6 are there" in told.stdout
-    assert "unknown data, by its digest (six.jsonl, sha256" in told.stdout
+    told = json.loads(done.stdout)
+    assert (told["campaign"], told["answers"], told["errors"]) == ("camp", 6, 0)
+    again = call(*WORDS)
+    assert again.returncode == 0 and "6 answers to ask for, 6 are there" in again.stdout
+    assert "unknown data, by its digest (six.jsonl, sha256" in again.stdout
 
 
 def test_progress_tells_the_time_that_is_left(
-    root: Path, few: Loaded, arm: Callable[..., None]
+    call: Callable[..., Said], few: Loaded, arm: Callable[..., None]
 ) -> None:
     arm({task: right(task) for task in few.tasks}, "--answer-ms", "20")
-    lines = battery(root, *WORDS).stdout.splitlines()
+    lines = call(*WORDS).stdout.splitlines()
     counted = [line for line in lines if line.lstrip().startswith("[")]
     assert len(counted) == 6 and counted[0].startswith("  [1/6] A humaneval HumanEval/0: stop, ")
     assert all(" left" in line for line in counted)
 
 
 def test_request_errors_are_exit_4_and_stay(
-    root: Path, few: Loaded, arm: Callable[..., None]
+    call: Callable[..., Said], few: Loaded, arm: Callable[..., None]
 ) -> None:
     rules = {task: right(task) for task in few.tasks}
     arm({**rules, few.tasks[2]: {"before": [400]}})
-    done = battery(root, *WORDS, "--json")
+    done = call(*WORDS, "--json")
     assert done.returncode == 4 and "1 of 6 requests brought no answer" in done.stderr
     assert json.loads(done.stdout)["errors"] == 1
+
+
+def test_quality_goes_to_the_newest_campaign_of_these_very_arms(
+    root: Path, call: Callable[..., Said], few: Loaded, arm: Callable[..., None]
+) -> None:
+    arm({task: right(task) for task in few.tasks})
+    measured = load_arm("A", root / "arms")
+    for name, day, digest in (
+        ("old", 1, measured.digest),
+        ("new", 2, measured.digest),
+        ("other", 3, "0" * 64),
+    ):
+        header = Header(
+            campaign=name, plan=load_plan("quick", root / "plans"), plan_digest="p", arms=(measured,),
+            arm_digests={"A": digest}, order=(), coin="", seed=1, created=f"2030-01-0{day}", machine={}, battery={},
+            baseline={},
+        )  # fmt: skip
+        Campaign.create(root / "receipts" / name, header)
+    words = [word for word in WORDS if word not in ("--campaign", "camp")]
+    assert json.loads(call(*words, "--json", "--limit", "1").stdout)["campaign"] == "new"
+    refused = call(*words, "--campaign", "other")
+    assert refused.returncode == 7 and "its arm A is another one" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -123,20 +159,20 @@ def test_wrong_words_are_exit_2_and_start_nothing(
     root: Path,
     few: Loaded,
     arm: Callable[..., None],
-    say: Callable[..., Said],
+    call: Callable[..., Said],
 ) -> None:
     arm({})
     arm({}, model="synthetic:x", name="S")
-    told = say(root, "quality", "--arms", "A", "--data", "six.jsonl", "--ask-only", *words)
+    told = call("quality", "--arms", "A", "--data", "six.jsonl", "--ask-only", *words)
     assert told.returncode == 2 and complaint in told.stderr
     assert not (root / "receipts").exists()
 
 
 def test_nothing_is_graded_without_leave(
-    root: Path, arm: Callable[..., None], say: Callable[..., Said]
+    arm: Callable[..., None], call: Callable[..., Said]
 ) -> None:
     arm({})
-    told = say(root, "quality", "--arms", "A", "--data", "six.jsonl")
+    told = call("quality", "--arms", "A", "--data", "six.jsonl")
     assert told.returncode == 2 and "--allow-code-execution" in told.stderr
 
 
@@ -152,7 +188,7 @@ def start(root: Path) -> tuple[subprocess.Popen[str], dict[str, str]]:
 
 
 def test_ctrl_c_keeps_what_is_in_hand_and_the_same_command_goes_on(
-    root: Path, few: Loaded, arm: Callable[..., None]
+    root: Path, few: Loaded, arm: Callable[..., None], call: Callable[..., Said]
 ) -> None:
     arm({task: right(task) for task in few.tasks}, "--answer-ms", "300")
     running, _ = start(root)
@@ -164,7 +200,7 @@ def test_ctrl_c_keeps_what_is_in_hand_and_the_same_command_goes_on(
     assert 2 <= len(before) < 6
     nothing_left(root, root / "battery.lock")
     assert not carrying(str(root))
-    done = battery(root, *WORDS)
+    done = call(*WORDS)
     assert done.returncode == 0, done.stderr
     assert answered(root) == [task.id for task in few.tasks]
     sessions = saved.read_asked(root / "receipts" / "camp", "A", "humaneval").sessions
@@ -191,7 +227,7 @@ def test_a_second_press_leaves_at_once_and_loses_only_what_was_in_flight(
 
 
 def test_killed_it_goes_on_where_it_stopped(
-    root: Path, few: Loaded, arm: Callable[..., None]
+    root: Path, few: Loaded, arm: Callable[..., None], call: Callable[..., Said]
 ) -> None:
     arm({task: right(task) for task in few.tasks}, "--answer-ms", "300")
     running, _ = start(root)
@@ -201,7 +237,7 @@ def test_killed_it_goes_on_where_it_stopped(
         "the server of a killed battery must end by itself"
     )
     before = answered(root)
-    done = battery(root, *WORDS)
+    done = call(*WORDS)
     assert done.returncode == 0, done.stderr
     assert answered(root) == [task.id for task in few.tasks] and len(before) < 6
     first, second = saved.read_asked(root / "receipts" / "camp", "A", "humaneval").sessions
