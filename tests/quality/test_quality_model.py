@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from battery.ledger import saved
 from battery.ledger.arm import load_arm
 from battery.ledger.asked import Quality
-from battery.ledger.plan import Plan
+from battery.ledger.plan import Limits, Plan
 from battery.quality.run import Questioner
 from battery.quality.tasks import Loaded
 
@@ -21,8 +22,9 @@ def test_a_real_arm_answers_and_its_switches_ran(
     tmp_path: Path, few: Loaded, small_plan: Plan
 ) -> None:
     arm = load_arm("C", ROOT / "arms")
+    plan = msgspec.structs.replace(small_plan, limits=Limits(launch_s=120, request_s=120))
     counts = Questioner(
-        small_plan,
+        plan,
         [arm],
         [few],
         tmp_path / "camp",
