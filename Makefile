@@ -1,6 +1,7 @@
 # battery: two commands on a fresh machine, `make battery ARMS=A,C` and `make test`; each sets up what it needs.
 ARMS ?= A,C
 PLAN ?= quick
+SUITES ?= humaneval
 KNOCKOUT ?=
 CAMPAIGN ?=
 URL ?= http://127.0.0.1:8080/v1
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
-.PHONY: help setup battery run plan status charts report lint verify bars arms doctor probe import combine test check bench-client \
+.PHONY: help setup battery run quality plan status charts report lint verify bars arms doctor probe import combine test check bench-client \
   bench-stats bench-engine bench-acceptance bisect census soak soak-switchboard lock clean
 
 help: ## this list
@@ -40,6 +41,10 @@ $(READY): requirements.lock pyproject.toml
 battery run: $(READY) ## measure ARMS by PLAN; goes on where it stopped   (ARMS=A,C or KNOCKOUT=C, PLAN=quick CAMPAIGN=name)
 	@$(BIN)/switchboard fetch smollm2-135m
 	@$(BIN)/battery run $(CHOICE) --plan $(PLAN) $(if $(CAMPAIGN),--campaign $(CAMPAIGN))
+
+quality: $(READY) ## ask ARMS coding tasks and run what they answer, fenced   (SUITES=humaneval,mbpp ASK="--cap 512 --data file")
+	@$(BIN)/switchboard fetch smollm2-135m
+	@$(BIN)/battery quality --arms $(ARMS) --suites $(SUITES) --allow-code-execution $(if $(CAMPAIGN),--campaign $(CAMPAIGN)) $(ASK)
 
 plan: $(READY) ## the order in which ARMS would run; starts nothing   (BUDGET=2h: what could be detected in it)
 	@$(BIN)/battery plan $(CHOICE) --plan $(PLAN) $(if $(BUDGET),--power --budget $(BUDGET))

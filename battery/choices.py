@@ -13,7 +13,7 @@ from rich.console import Console
 
 from battery.bench.backends import load_backend
 from battery.bench.preflight import SAME_MACHINE
-from battery.ledger import derive, store, strict
+from battery.ledger import derive, saved, store, strict
 from battery.ledger.arm import Arm, known_arms, load_arm
 from battery.ledger.claims import unknown_arm
 from battery.ledger.errors import ArmError, InputError, ReceiptError
@@ -128,11 +128,7 @@ def campaign_folder(
     """Where this campaign lives: as named, or the first of its kind that is not finished, or a new one."""
     receipts = root / "receipts"
     if name:
-        if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith(
-            "."
-        ):
-            raise InputError(f"campaign name '{name}': use letters, digits, '.', '_' and '-'")
-        return receipts / name
+        return _named(name, root)
     stem = f"{plan.name}-{words}"
     number = 1
     while True:
@@ -150,6 +146,70 @@ def campaign_folder(
             console.print(f"going on with {folder}, which is not {what}", markup=False)
             return folder
         number += 1
+
+
+def _named(name: str, root: Path) -> Path:
+    """The folder of a campaign of this name, which need not be there; InputError for what is no name."""
+    plain = name.replace("-", "").replace("_", "").replace(".", "")
+    if not plain.isalnum() or name.startswith("."):
+        raise InputError(f"campaign name '{name}': use letters, digits, '.', '_' and '-'")
+    return root / "receipts" / name
+
+
+def asked_campaign(
+    name: str, plan: str | None, arms: Sequence[Arm], root: Path
+) -> tuple[Path, Plan]:
+    """The campaign that these arms' quality belongs to, and its plan.
+
+    As named; else the newest one whose speed was measured with these very arms (and with this plan, where one is
+    given); else a new one. Where the campaign is there, its plan is the one it was measured with, and its arms must be
+    these: quality of one configuration says nothing of another's speed.
+    """
+    given = None if plan is None else load_plan(plan, root / "plans")
+    folder = _named(name, root) if name else _newest_of(arms, given, root)
+    if folder is None:
+        fresh = given or load_plan("quick", root / "plans")
+        return root / "receipts" / f"{fresh.name}-{'-'.join(arm.name for arm in arms)}", fresh
+    kept = Campaign(folder)
+    if not kept.exists:
+        return folder, given or load_plan("quick", root / "plans")
+    header = kept.header()
+    if given is not None and given.digest != header.plan_digest:
+        raise InputError(f"{folder}: was measured with another plan; leave --plan out")
+    for arm in arms:
+        if header.arm_digests.get(arm.name) != arm.digest:
+            raise ReceiptError(
+                f"{folder}: its arm {arm.name} is another one than in arms/, or it has none; restore the file, or give"
+                " a new name (--campaign)"
+            )
+    return folder, header.plan
+
+
+def asked_folder(campaign: str, root: Path) -> Path:
+    """The folder of a campaign, given by name or by path, that holds answers; its speed need not be measured."""
+    path = Path(campaign)
+    for folder in (path, root / "receipts" / path.name):
+        if (folder / saved.FOLDER).is_dir():
+            return folder
+    asked = [one.parent.name for one in (root / "receipts").glob(f"*/{saved.FOLDER}")]
+    raise InputError(
+        f"{root / 'receipts' / path.name}: no answers to coding tasks{strict.nearest(path.name, asked)}; ask for some:"
+        " battery quality"
+    )
+
+
+def _newest_of(arms: Sequence[Arm], plan: Plan | None, root: Path) -> Path | None:
+    """The newest campaign that has all of these arms, unchanged, and this plan where one is given."""
+    found: list[tuple[str, str]] = []
+    for name in known_campaigns(root):
+        try:
+            header = Campaign(root / "receipts" / name).header()
+        except ReceiptError:
+            continue  # another campaign's damage is told where that campaign is asked for
+        same = all(header.arm_digests.get(arm.name) == arm.digest for arm in arms)
+        if same and (plan is None or plan.digest == header.plan_digest):
+            found.append((header.created, name))
+    return root / "receipts" / max(found)[1] if found else None
 
 
 def expected_time(plan: Plan, arms: int, total: int, root: Path, machine: Mapping[str, Any]) -> str:

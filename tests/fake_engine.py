@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import fake_faults
+from fake_answers import Answers
 from fake_faults import Faults, log
 from fake_generation import Generation, error_of
 from fake_model import SWITCHES, Model, prompt_of
@@ -109,6 +110,8 @@ class Handler(socketserver.StreamRequestHandler):
         asked_at = time.perf_counter()
         said = prompt_of(body)
         model = self.server.model
+        if said is not None and self.scripted(said[1], body):
+            return
         if said is None or not said[0]:
             self.reply(400, error_of("neither messages nor a prompt with a word in it"))
             return
@@ -131,6 +134,29 @@ class Handler(socketserver.StreamRequestHandler):
                     pass
                 model.requests += 1
                 self.reply(200, generation.whole())
+
+    def scripted(self, text: str, body: dict[str, Any]) -> bool:
+        """Answer from the script of --answers; whether it has anything for this text."""
+        server = self.server
+        met = server.answers.failure(text)
+        if met == "die":
+            os._exit(1)
+        if met == "close":
+            raise Hangup
+        if met is not None:
+            status = met if isinstance(met, int) else 200
+            self.reply(status, error_of("the engine has a bad day"))
+            return True
+        try:
+            document = server.answers.document(text, body)
+        except threading.BrokenBarrierError:
+            self.reply(500, error_of("the requests never came together"))
+            return True
+        if document is not None:
+            server.model.ran(1)
+            server.model.requests += 1
+            self.reply(200, document)
+        return document is not None
 
     def stream(self, generation: Generation) -> None:
         """Send a generation as server-sent events, one HTTP chunk each."""
@@ -170,6 +196,7 @@ class Engine(socketserver.ThreadingTCPServer):
 
     def __init__(self, address: tuple[str, int], model: Model) -> None:
         self.model, self.turn = model, threading.Lock()
+        self.answers = Answers(model.options.answers, model.options.answer_ms)
         self.doomed = False
         super().__init__(address, Handler)
 
@@ -206,6 +233,8 @@ def options_of(line: list[str] | None) -> argparse.Namespace:
     add("--memory-kb-per-token", type=float, default=50)
     add("--touch-kb-per-token", type=float, default=0, help="memory that a request really takes")
     add("--touch-when", choices=("prefill", "decode"), default="prefill")
+    add("--answers", type=Path, help="a script of whole answers: see fake_answers.py")
+    add("--answer-ms", type=float, default=0, help="before each answer of the script")
     add("--touch-mb-at-start", type=float, default=0, help="memory that loading really takes")
     parser.set_defaults(events=None)
     early = parser.parse_args(line)

@@ -128,7 +128,12 @@ class Measuring:
         return {**body, **changes}
 
     def warm_up(self) -> None:
-        """Wake the server, see that it talks sense (unless its weights are random) and runs what the arm asks for.
+        """Wake the server, then look at its cache and its seed; WindowFailed where it is not what the arm asks for."""
+        self.wake()
+        self._repeat()
+
+    def wake(self) -> None:
+        """See that the server talks sense (unless its weights are random) and runs what the arm asks for.
 
         WindowFailed otherwise.
         """
@@ -143,7 +148,6 @@ class Measuring:
                 raise WindowFailed(
                     "incoherent", wrong, {"question": question, "answer": done.text[:400]}
                 )
-        self._repeat()
 
     def _untimed(self, question: str, tokens: int, what: str) -> Completion:
         """One greedy request outside the clock."""

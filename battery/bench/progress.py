@@ -42,9 +42,10 @@ class Stopper:
     and an exception out of a signal handler would leave half a thing.
     """
 
-    def __init__(self, note: Callable[[str], None]) -> None:
+    def __init__(self, note: Callable[[str], None], hand: str = "the cell in hand") -> None:
+        """`hand`: what is finished first, in words."""
         self.asked = False
-        self._note, self._untold = note, False
+        self._note, self._hand, self._untold = note, hand, False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Stopper:
@@ -74,9 +75,7 @@ class Stopper:
     def _tell(self) -> None:
         """Say that the wish was heard; later, if the signal came in the midst of another line."""
         try:
-            self._note(
-                "stopping after the cell in hand; once more stops at once and loses that cell"
-            )
+            self._note(f"stopping after {self._hand}; once more stops at once and loses it")
         except RuntimeError:  # a print inside a print
             self._untold = True
 

@@ -1,9 +1,9 @@
 """The command line: one verb per stage. It parses, calls and prints; it decides nothing.
 
-Exit codes: 0 all well · 1 any other error · 2 wrong input · 3 refused by a gate · 4 too many cells failed · 5 lock or
-port held by someone else · 6 a server did not start · 7 corrupt or unpoolable receipts, or a campaign of another plan,
-arm or machine · 8 verification failed, or a page breaks a rule of the linter · 9 a file could not be written · 10 a bar
-failed or is undecided · 130 interrupted.
+Exit codes: 0 all well · 1 any other error · 2 wrong input · 3 refused by a gate · 4 too many cells failed, or a request
+of a quality run · 5 lock or port held by someone else · 6 a server did not start · 7 corrupt or unpoolable receipts, or
+a campaign of another plan, arm or machine · 8 verification failed, or a page breaks a rule of the linter · 9 a file
+could not be written · 10 a bar failed or is undecided · 130 interrupted.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Annotated, Any
 import typer
 
 from battery import __version__, interruption
-from battery.cli import checking, measuring, reading
+from battery.cli import asking, checking, measuring, reading
 from battery.cli.options import app
 from battery.ledger.errors import BatteryError, DiskError
 
-__all__ = ["app", "checking", "main", "measuring", "reading"]
+__all__ = ["app", "asking", "checking", "main", "measuring", "reading"]
 
 INTERRUPTED = 130
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EIO}

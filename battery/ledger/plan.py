@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from battery.ledger import strict
+from battery.ledger.asked import Quality, settings
 from battery.ledger.claims import Bar, Stopping, bars, stops
 from battery.ledger.errors import InputError, PlanError
 
@@ -181,6 +182,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     bars: tuple[Bar, ...] = ()
     replay: Replay | msgspec.UnsetType = msgspec.UNSET
     """Not written where it is not set, so the plan of a free campaign has the bytes and the digest that it had."""
+    quality: Quality | msgspec.UnsetType = msgspec.UNSET
+    """How arms are asked coding tasks; not written where the plan does not say."""
+
+    @property
+    def asking(self) -> Quality:
+        """How arms are asked coding tasks; the defaults where the plan does not say."""
+        return self.quality if isinstance(self.quality, Quality) else Quality()
 
     @property
     def replayed(self) -> Replay | None:
@@ -267,7 +275,8 @@ def _read(path: Path, name: str) -> Plan:
 
 def check(plan: Plan, where: str) -> None:
     """PlanError for the first value of `plan` that cannot be measured or judged."""
-    for holds, complaint in (*_asked(plan), *_bounded(plan), *stops(plan), *bars(plan)):
+    told = (*_asked(plan), *_bounded(plan), *stops(plan), *bars(plan), *settings(plan.asking))
+    for holds, complaint in told:
         if not holds:
             raise PlanError(f"{where}: {complaint}")
 

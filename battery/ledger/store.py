@@ -7,6 +7,7 @@ receipts/<campaign>/
   journal.jsonl      started, resumed, look, disturbed, abandoned, settled, damaged, interrupted, failed, finished
   0001-b1-A-r128-s1.json …   one receipt per cell, read-only
   seal.json          sha256 of header, prompts, journal and receipts, chained in order
+  quality/           answers to coding tasks and their scores (ledger.saved); asked later, so not in the seal
   damaged/           receipts that a power cut or a bad disk left unreadable; never pooled, not in the seal
 
 A name that begins with .part- is a file on its way; what a killed battery left of them goes at the next start.

@@ -1,1 +1,1 @@
-"""Coding tasks asked of the arms: what an answer is, whether it runs right, how often. Scored from saved text."""
+"""Quality beside speed: the same arms are asked coding tasks, and their saved answers are scored offline."""
