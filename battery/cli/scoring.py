@@ -1,0 +1,156 @@
+"""The verb that grades saved answers, offline and as often as wanted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+from battery.cli.options import RootOption, app, out
+from battery.ledger.errors import CellsFailed, InputError
+
+if TYPE_CHECKING:
+    from battery.ledger.answers import Scores
+
+CACHE = Path(".cache") / "quality"
+BESIDE = (".", "data", "../data")
+
+
+@app.command(
+    epilog="Examples: battery score my-pr --allow-code-execution · battery score my-pr --data sanitized-mbpp.json"
+    " --allow-code-execution · battery score --cases cases.jsonl --allow-code-execution --json"
+)
+def score(
+    campaign: Annotated[
+        str | None, typer.Argument(help="Campaign by name or folder, whose answers are graded")
+    ] = None,
+    cases: Annotated[
+        Path | None,
+        typer.Option(help="Instead: answers with known verdicts, one JSON object a line"),
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option("--data", help="A suite's data file, .gz or not; repeatable"),
+    ] = None,
+    allow: Annotated[
+        bool,
+        typer.Option(
+            "--allow-code-execution",
+            help="Run the programs that the models wrote, fenced, to grade them",
+        ),
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Programs at a time; default: as many as cores")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Use no verdict and no expected result kept before")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
+    root: RootOption = Path(),
+) -> None:
+    """Grade the saved answers of a campaign again, without a server.
+
+    The grader tests itself first: canonical solutions must pass, planted wrong ones must fail.
+    """
+    if (campaign is None) == (cases is None):
+        raise InputError("name a campaign, or --cases FILE")
+    if cases is not None:
+        _permitted(allow)
+        _cases(cases, data, workers, as_json)
+        return
+    from battery.choices import asked_folder
+    from battery.quality.score import permitted, score_campaign
+
+    folder = asked_folder(campaign or "", root)
+    _permitted(allow or permitted(folder))
+    console = Console(stderr=True, highlight=False) if as_json else out()
+    errors = 0
+    cache = None if fresh else root / CACHE
+    for scores in score_campaign(
+        folder, data or (), cache=cache, workers=workers, say=lambda line: console.print(line, markup=False)
+    ):  # fmt: skip
+        told = _told(scores)
+        errors += told["errors"]
+        if as_json:
+            sys.stdout.write(json.dumps(told) + "\n")
+        else:
+            console.print(_line(told), markup=False)
+    if errors:
+        raise CellsFailed(f"{errors} requests brought no answer; battery quality asks them again")
+
+
+def _permitted(allow: bool) -> None:
+    """InputError where nobody has said that programs may run."""
+    if not allow:
+        raise InputError(
+            "grading runs programs that a model wrote, in fenced processes of this machine: say --allow-code-execution"
+            " (or allow_code_execution = true in the plan's [quality])"
+        )
+
+
+def _cases(path: Path, data: list[Path] | None, workers: int | None, as_json: bool) -> None:
+    """Print the verdict on every case of a file."""
+    from battery.quality.cases import graded, read_cases
+
+    found = read_cases(path)
+    for case, row in graded(found, data or _beside(path), workers):
+        told = {
+            "id": case.id,
+            "passed": row.passed,
+            "truncated": row.truncated,
+            "status": row.status,
+        }
+        if as_json:
+            sys.stdout.write(json.dumps(told) + "\n")
+        else:
+            noted = f" ({row.suspicious})" if row.suspicious else ""
+            out().print(f"{case.id}: {row.status}{noted}; {row.rule}", markup=False)
+
+
+def _beside(path: Path) -> list[Path]:
+    """Data files that lie with the cases, or in a folder `data` there or next to it; a known release comes first."""
+    from battery.quality import sources, tasks
+
+    found: dict[str, tuple[bool, Path]] = {}
+    for place in BESIDE:
+        for file in sorted((path.parent / place).glob("*.json*")):
+            try:
+                source = sources.from_file(file)
+                suite = tasks.recognise(source.data, source.name)
+                known = tasks.read(suite, source.data, source.name).dataset.known or ""
+            except InputError:
+                continue
+            # the suite mbpp is the sanitized set, whose tests are not those of the full one
+            rank = not known or "full" in known
+            found[suite] = min(found.get(suite, (True, file)), (rank, file))
+    return [found[suite][1] for suite in ("humaneval", "mbpp", "humaneval+") if suite in found]
+
+
+def _told(scores: Scores) -> dict[str, Any]:
+    """A suite's scores in figures."""
+    from battery.quality.grade import summary
+
+    rows = scores.graded
+    return {
+        "campaign": scores.campaign,
+        "arm": scores.arm.name,
+        "suite": scores.dataset.suite,
+        "answers": len(rows),
+        "passed": sum(row.passed for row in rows),
+        "truncated": sum(row.truncated for row in rows),
+        "errors": sum(row.status == "request_error" for row in rows),
+        "suspicious": sum(row.suspicious is not None for row in rows),
+        "statuses": summary(rows),
+    }
+
+
+def _line(told: dict[str, Any]) -> str:
+    """The same for a reader."""
+    return (
+        f"{told['arm']} {told['suite']}: {told['passed']} of {told['answers']} pass, {told['truncated']} cut off,"
+        f" {told['errors']} request errors, {told['suspicious']} suspicious"
+    )

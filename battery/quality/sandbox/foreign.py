@@ -1,0 +1,245 @@
+"""A value that stays in the program's process, used from the judge's as if it were here.
+
+Results that are plain data travel. What is not (an object of the program's own class, a generator, an array) is asked
+from afar: each operation is carried out where the object is, and its result comes back. So a test sees what it would
+see in one process, with one difference that is the point of it: the program runs nothing where the verdict is made.
+
+An object decides for itself what it equals. Where a test relied on that, it is noted: such a pass wants a look.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from battery.quality.sandbox.program import ENTRY
+from battery.quality.sandbox.wire import PROTOCOL, Ends, NotPlain, plain
+
+MOST = 1 << 29
+"""Bytes of one result that are taken in."""
+_TRUSTED = (
+    "builtins",
+    "numpy",
+    "re",
+    "collections",
+    "itertools",
+    "functools",
+    "decimal",
+    "fractions",
+)
+
+
+class Raised(Exception):
+    """The program raised; `names` are those of its exception's types, most special first."""
+
+    def __init__(self, names: list[str], shown: str) -> None:
+        super().__init__(shown)
+        self.names = names
+
+
+class CannotSend(Exception):
+    """A test calls with something that cannot be sent; the fault is the grader's, not the program's."""
+
+
+class Remote:
+    """A program in its process, asked over pipes."""
+
+    def __init__(self, ends: Ends) -> None:
+        self._ends = ends
+        self.notes: list[str] = []
+
+    def run(self, parts: list[tuple[str, str]], entry: str) -> None:
+        """Execute a program's parts; Raised where they raise or define no `entry`."""
+        self._ends.send(b"R", pickle.dumps((parts, entry), PROTOCOL))
+        self._result()
+
+    def call(self, *args: Any, **named: Any) -> Any:
+        """The entry point's result."""
+        return self.ask("call", Foreign(self, ENTRY, "builtins", "function"), args, named)
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """One operation's result."""
+        self._ends.send(b"O", _sent((name, arguments)))
+        return self._result()
+
+    def calls(self, given: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """The entry point's results for each of the pickled arguments, undecoded; the last may be what it raised."""
+        self._ends.send(b"B", pickle.dumps(given, PROTOCOL))
+        for _ in given:
+            kind, body = self._ends.receive(MOST)
+            yield kind, body
+            if kind == b"X":
+                return
+
+    def again(self, given: bytes) -> Any:
+        """The result for one of the pickled arguments, decoded or from afar."""
+        return self.call(*pickle.loads(given))
+
+    def _result(self) -> Any:
+        kind, body = self._ends.receive(MOST)
+        if kind == b"V":
+            try:
+                return plain(body)
+            except NotPlain:
+                self._ends.send(b"L", b"")
+                kind, body = self._ends.receive(MOST)
+        return self.decoded(kind, body)
+
+    def decoded(self, kind: bytes, body: bytes) -> Any:
+        """The value of an answer; NotPlain where it is a value that is not plain, Raised where it is none."""
+        if kind == b"V":
+            return plain(body)
+        if kind == b"H":
+            handle, module, name = plain(body)
+            return Foreign(self, int(handle), str(module), str(name))
+        names, shown = plain(body)
+        raise _raised([str(one) for one in names], str(shown))
+
+
+class Foreign:
+    """An object of the program."""
+
+    __slots__ = ("_handle", "_kind", "_module", "_remote")
+
+    def __init__(self, remote: Remote, handle: int, module: str, kind: str) -> None:
+        for name, value in zip(
+            ("_remote", "_handle", "_module", "_kind"), (remote, handle, module, kind), strict=True
+        ):
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        return self._remote.ask("attribute", self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._remote.ask("assign", self, name, value)
+
+    def __eq__(self, other: object) -> Any:
+        found = self._remote.ask("eq", self, other)
+        if found is True and not isinstance(other, Foreign):
+            self._doubt(other)
+        return found
+
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        """The object called."""
+        return self._remote.ask("call", self, args, named)
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator = self._remote.ask("iterate", self)
+        if not isinstance(iterator, Foreign):
+            yield from iterator
+            return
+        while True:
+            try:
+                (item,) = self._remote.ask("next", iterator)
+            except Raised as raised:
+                if raised.names[0] == "StopIteration":
+                    return
+                raise
+            yield item
+
+    def __contains__(self, item: Any) -> bool:
+        return bool(self._remote.ask("contains", self, item))
+
+    def __hash__(self) -> int:
+        return int(self._remote.ask("hash", self))
+
+    def _doubt(self, other: object) -> None:
+        """Note an equality that the program's own class decided, or that means nothing."""
+        stranger = (
+            f"stranger {secrets.token_hex(8)}"
+            if not isinstance(other, str)
+            else secrets.randbits(60)
+        )
+        alike = secrets.token_hex(8) if isinstance(other, str) else secrets.randbits(60)
+        if any(self._remote.ask("eq", self, one) is True for one in (stranger, alike)):
+            self._remote.notes.append(f"a result of type {self._kind} equals everything")
+        elif self._module.partition(".")[0] not in _TRUSTED:
+            self._remote.notes.append(
+                f"a result of type {self._kind} decides itself what it equals"
+            )
+
+
+def _one(name: str, back: Callable[[Any], Any] | None = None) -> Callable[..., Any]:
+    def method(self: Foreign, *arguments: Any) -> Any:
+        found = self._remote.ask(name, self, *arguments)
+        return back(found) if back else found
+
+    return method
+
+
+def _turned(name: str) -> Callable[..., Any]:
+    return lambda self, other: self._remote.ask(name, other, self)
+
+
+for _name in (
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "neg",
+    "pos",
+    "abs",
+    "invert",
+    "getitem",
+    "round",
+    "index",
+):
+    setattr(Foreign, f"__{_name}__", _one(_name))
+for _name in (
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "matmul",
+    "lshift",
+    "rshift",
+    "and_",
+    "or_",
+    "xor",
+):
+    _plain = _name.rstrip("_")
+    setattr(Foreign, f"__{_plain}__", _one(_name))
+    setattr(Foreign, f"__r{_plain}__", _turned(_name))
+for _name, _asked, _type in (
+    ("bool", "truth", bool), ("len", "length", int), ("float", "float", float), ("int", "int", int),
+    ("complex", "complex", complex), ("str", "text", str), ("repr", "shown", str), ("format", "format", str),
+    ("setitem", "place", None),
+):  # fmt: skip
+    setattr(Foreign, f"__{_name}__", _one(_asked, _type))
+
+
+class _Writer(pickle.Pickler):
+    """Writes what a test calls with; a program's own objects go as handles."""
+
+    def persistent_id(self, obj: Any) -> Any:
+        return obj._handle if type(obj) is Foreign else None
+
+
+def _sent(value: Any) -> bytes:
+    into = io.BytesIO()
+    try:
+        _Writer(into, PROTOCOL).dump(value)
+    except (pickle.PicklingError, TypeError, AttributeError) as wrong:
+        raise CannotSend(f"a test calls with what cannot be sent: {wrong}") from None
+    return into.getvalue()
+
+
+def _raised(names: list[str], shown: str) -> Raised:
+    """An exception that a test may catch by the built-in name of what the program raised."""
+    import builtins
+
+    for name in names:
+        kind = getattr(builtins, name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception):
+            try:
+                return type(name, (Raised, kind), {})(names, shown)  # type: ignore[no-any-return]
+            except TypeError:
+                break
+    return Raised(names, shown)

@@ -1,0 +1,110 @@
+"""The scores of a campaign's saved answers: written beside them, taken again as often as wanted, offline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from battery.ledger import disk, saved, strict
+from battery.ledger.answers import Graded, Scores, SuiteName
+from battery.ledger.asked import Asked
+from battery.ledger.errors import InputError, ReceiptError
+from battery.ledger.store import Campaign, pretty, utc_now
+from battery.quality import sources
+from battery.quality.grade import Grader
+from battery.quality.tasks import Loaded
+
+Say = Callable[[str], None]
+
+
+def permitted(campaign: Path) -> bool:
+    """Whether the campaign's plan says that programs which a model wrote may be run."""
+    kept = Campaign(campaign)
+    return kept.exists and kept.header().plan.asking.allow_code_execution
+
+
+def score_campaign(
+    campaign: Path,
+    data: Iterable[Path] = (),
+    *,
+    cache: Path | None = None,
+    workers: int | None = None,
+    say: Say = lambda line: None,
+) -> Iterator[Scores]:
+    """Grade all answers of a campaign, suite by suite, and write the scores of each arm as they are had.
+
+    InputError where there are no answers or a suite's data cannot be had; ReceiptError where answers were asked from
+    other data than what is read now.
+    """
+    pairs = saved.answered(campaign)
+    if not pairs:
+        raise InputError(f"{campaign}: no answers in it; ask for some: battery quality")
+    suites = list(dict.fromkeys(suite for _, suite in sorted(pairs, key=lambda pair: pair[1])))
+    for loaded in sources.load(suites, data):
+        arms = [arm for arm, suite in pairs if suite == loaded.dataset.suite]
+        yield from score_suite(campaign, loaded, arms, cache=cache, workers=workers, say=say)
+
+
+def score_suite(
+    campaign: Path,
+    loaded: Loaded,
+    arms: Iterable[str],
+    *,
+    cache: Path | None = None,
+    workers: int | None = None,
+    say: Say = lambda line: None,
+) -> Iterator[Scores]:
+    """Grade what these arms answered to one suite, and write each one's scores."""
+    suite = loaded.dataset.suite
+    asked = {arm: saved.read_asked(campaign, arm, suite) for arm in arms}
+    for arm, what in asked.items():
+        if what.dataset.digest != loaded.dataset.digest:
+            raise ReceiptError(
+                f"{campaign}: arm {arm} was asked {suite} from {what.dataset.known or what.dataset.source} (sha256"
+                f" {what.dataset.digest[:16]}…), and what is read now is another file; give that one with --data"
+            )
+    wanted = {task for what in asked.values() for task in what.tasks}
+    tasks = [task for task in loaded.tasks if task.id in wanted]
+    say(f"{suite}: the grader tests itself on {len(tasks)} canonical solutions")
+    with Grader(tasks, cache=cache, workers=workers) as grader:
+        for arm, what in asked.items():
+            say(f"{suite}: grading {arm}")
+            scores = _scores(campaign, suite, what, grader)
+            path = saved.scores_path(campaign, arm, suite)
+            disk.replace(path, pretty(scores))
+            yield scores
+
+
+def _scores(campaign: Path, suite: SuiteName, asked: Asked, grader: Grader) -> Scores:
+    """The scores of one arm, one row for every answer that was to come."""
+    path = saved.answers_path(campaign, asked.arm.name, suite)
+    stands = saved.standing(saved.read_answers(path))
+    wanted = [(task, sample) for task in asked.tasks for sample in range(asked.samples)]
+    given = [stands[place] for place in wanted if place in stands]
+    rows = {(row.task, row.sample): row for row in grader.grade(given)}
+    return Scores(
+        campaign=asked.campaign,
+        arm=asked.arm,
+        arm_digest=asked.arm_digest,
+        dataset=asked.dataset,
+        samples=asked.samples,
+        tasks=asked.tasks,
+        sampler=asked.sampler,
+        concurrency=asked.concurrency,
+        prompt_style=asked.prompt_style,
+        answers_digest=strict.digest(path.read_bytes()),
+        engagement=asked.engagement,
+        versions=asked.versions,
+        model=asked.model,
+        machine=asked.machine,
+        grader=grader.told(),
+        graded=tuple(rows.get(place) or _never(*place) for place in wanted),
+        ended=utc_now(),
+    )
+
+
+def _never(task: str, sample: int) -> Graded:
+    """The row of an answer that was never asked for: nothing is left out of a share because it is missing."""
+    return Graded(
+        task=task, sample=sample, passed=False, status="request_error", truncated=False, detail="never asked"
+    )  # fmt: skip

@@ -1,0 +1,116 @@
+"""How results are held against expected ones: EvalPlus's rule, known answers and its oracles."""
+
+from __future__ import annotations
+
+import collections
+import math
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from battery.quality.sandbox.comparing import ORACLES, SHORT, close, right, sameness
+from battery.quality.sandbox.wire import NotPlain, packed, plain
+
+PLAIN = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text()
+    | st.binary(),
+    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(PLAIN)
+def test_plain_data_travels_unchanged_and_equals_itself(value: object) -> None:
+    found = plain(packed(value))
+    assert found == value and type(found) is type(value)
+    assert right(found, value, 0.0)
+    assert sameness(packed(found)) == sameness(packed(value))
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "atol", "expected"),
+    [
+        (1, 1.0, 0.0, True),
+        ([1, 2], (1, 2), 0.0, False),
+        (0.1 + 0.2, 0.3, 0.0, True),
+        (0.3 + 2e-6, 0.3, 0.0, False),
+        (0.3 + 2e-6, 0.3, 1e-4, True),
+        (1, 1.0000001, 0.0, False),
+        ([0.1 + 0.2, 1.0], [0.3, 1.0], 0.0, True),
+        ([0.3], [0.3, 0.3], 0.0, False),
+        ([0.1 + 0.2, "a"], [0.3, "a"], 0.0, False),
+        (math.inf, math.inf, 0.0, True),
+        (-math.inf, math.inf, 1.0, False),
+        (None, 0.0, 1e-4, False),
+        ("0.3", 0.3, 1.0, False),
+        (10**400, 1.0, 1e-4, False),
+        (complex(1, 2 + 1e-9), complex(1, 2), 1e-4, True),
+    ],
+)
+def test_the_rule_of_evalplus(found: object, wanted: object, atol: float, expected: bool) -> None:
+    assert right(found, wanted, atol) is expected
+
+
+def test_close_needs_equal_shapes() -> None:
+    assert close([[1.0, 2.0]], [[1.0, 2.0 + 1e-9]], 0.0)
+    assert not close([[1.0], [2.0]], [[1.0, 2.0]], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("oracle", "given", "found", "wanted", "expected"),
+    [
+        ("zero", ([1, 2],), -0.5, None, True),
+        ("zero", ([1, 2],), 0.5, None, False),
+        ("sets", (), [2, 1, 1], (1, 2), True),
+        ("sets", (), [2, 1, 3], (1, 2), False),
+        ("anything", (), None, True, True),
+        ("something", (), True, True, True),
+        ("something", (), object(), True, True),
+        ("something", (), None, True, False),
+        ("something", (), None, None, True),
+        ("digits", ("56", "256"), 2, 9, True),
+        ("digits", ("56", "256"), 3, 9, False),
+        ("surface", (3, 4), 36, 33, False),
+        ("surface", (3, 4), 33, 33, True),
+        ("surface", (3, 4), 35, 33, True),
+    ],
+)
+def test_oracles(
+    oracle: str, given: tuple[object, ...], found: object, wanted: object, expected: bool
+) -> None:
+    assert ORACLES[oracle](given, found, wanted, 1e-4) is expected
+
+
+def test_long_results_are_kept_as_digests_and_told_apart() -> None:
+    one, two = packed("x" * 10_000), packed("x" * 9_999 + "y")
+    assert len(sameness(one)) == 17 and sameness(one) != sameness(two)
+    assert sameness(packed(7)) == b"=" + packed(7) and len(packed(7)) < SHORT
+
+
+class Own:
+    pass
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pickle.dumps(Own()),
+        pickle.dumps(print),
+        pickle.dumps(collections.defaultdict(list)),
+        b"cos\nsystem\n(S'exit 1'\ntR.",
+        b"\x80\x05\x8c\x08builtins\x8c\x04eval\x93.",
+        b"",
+        b"garbage",
+        packed([1, 2])[:-3],
+    ],
+    ids=["instance", "function", "factory", "system", "eval", "empty", "garbage", "cut"],
+)
+def test_only_plain_data_is_taken_in(body: bytes) -> None:
+    with pytest.raises(NotPlain):
+        plain(body)
