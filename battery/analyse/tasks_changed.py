@@ -108,8 +108,8 @@ class Paired(msgspec.Struct, frozen=True, kw_only=True):
 _SCENARIOS: tuple[tuple[str, Literal["fail", "pass"], Literal["fail", "pass"]], ...] = (
     ("failed in both (strict)", "fail", "fail"),
     ("passed in both", "pass", "pass"),
-    ("failed in the arm, passed in the control", "pass", "fail"),
-    ("passed in the arm, failed in the control", "fail", "pass"),
+    ("failed in the arm and passed in the control", "pass", "fail"),
+    ("passed in the arm and failed in the control", "fail", "pass"),
 )
 
 
@@ -260,13 +260,13 @@ def judge(pair: Paired, margin: float, unanswered: str = "") -> Judgement:
         worst = min(pair.scenarios, key=lambda one: (clears(one, pair, margin), one.low))
         if clears(worst, pair, margin):
             return Judgement(word="non-inferior", qualifier=f"within {bound}")
-        why = f"with cut-off answers {worst.name}, the lower end is {points(worst.low)} points"
+        why = f"with cut-off answers counted as {worst.name}, the lower end is {points(worst.low)} points"
         return Judgement(word="non-inferior", qualifier=f"within {bound}, {STRICT_ONLY}", why=why)
     if strict.high < -margin:
         best = max(pair.scenarios, key=lambda one: one.high)
         if best.high < -margin:
             return Judgement(word="inferior", qualifier=f"by more than {bound}")
-        why = f"with cut-off answers {best.name}, the upper end is {points(best.high)} points"
+        why = f"with cut-off answers counted as {best.name}, the upper end is {points(best.high)} points"
         return Judgement(word="inferior", qualifier=f"by more than {bound}, {STRICT_ONLY}", why=why)
     return Judgement(word="undecided", why=_open(pair, margin))
 

@@ -18,19 +18,14 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from battery.analyse.findings import Findings
 from battery.analyse.speed import MAIN
 from battery.ledger.store import pretty, replace
-from battery.render import forest, ladder, layout, style, words
+from battery.render import forest, ladder, layout, quality_change, quality_charts, style, words
+from battery.render.registry import CHARTS as CHARTS
+from battery.render.registry import Chart, chart
 from battery.render.style import Look
 
 MANIFEST = "manifest.json"
-
-
-class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of the registry."""
-
-    key: str
-    caption: str
-    draw: Callable[[Findings], Figure]
-    alt: Callable[[Findings], str]
+DRAWN_ELSEWHERE = (quality_charts, quality_change)
+"""Modules with charts of their own; importing them declares these."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,21 +45,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     campaign: str
     seal: str | None
     charts: tuple[Entry, ...]
-
-
-CHARTS: dict[str, Chart] = {}
-Draw = Callable[[Findings], Figure]
-
-
-def chart(alt: Callable[[Findings], str]) -> Callable[[Draw], Draw]:
-    """Register a drawing function under its name; `alt` says in words what the picture shows."""
-
-    def register(draw: Draw) -> Draw:
-        caption = " ".join((draw.__doc__ or "").split())
-        CHARTS[draw.__name__] = Chart(key=draw.__name__, caption=caption, draw=draw, alt=alt)
-        return draw
-
-    return register
 
 
 def _told(metric: str) -> Callable[[Findings], str]:
@@ -348,10 +328,12 @@ def _ratios_fit(findings: Findings) -> bool:
 
 
 def draw(findings: Findings) -> dict[str, tuple[Chart, bytes]]:
-    """Every chart as SVG bytes, by key."""
+    """Every chart that the campaign has anything for as SVG bytes, by key."""
     made = {}
     with style.pinned():
         for key, one in CHARTS.items():
+            if not one.has(findings):
+                continue
             title = f"{findings.campaign}: {one.caption}"
             made[key] = (one, style.svg(one.draw(findings), key, title, one.alt(findings)))
     return made
