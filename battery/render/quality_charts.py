@@ -110,7 +110,7 @@ def _bar(bars: Axes, cut: Axes, y: float, place: int, row: Row) -> None:
             ends, [y + 0.33] * 2, color=style.INK, linewidth=1.1, marker="|", markersize=4, zorder=4
         )
     bars.plot(
-        [-0.025], [y], marker=look.marker, color=look.colour, markersize=5, clip_on=False,
+        [-0.025], [top], marker=look.marker, color=look.colour, markersize=5, clip_on=False,
         transform=bars.get_yaxis_transform(),
     )  # fmt: skip
     whole = "none" if completed.value is None else f"{completed.value:.4f}"
@@ -189,7 +189,7 @@ def _cross(axes: Axes, found: list[tuple[int, Row, tuple[float, float, float]]])
         axes.plot([speed, speed], ends, color=look.colour, linewidth=1.4, zorder=3)
         axes.plot(
             [speed], [value], marker=look.marker, color=look.colour, markersize=8, markeredgecolor="white",
-            linestyle="none", zorder=4,
+            linestyle="none", clip_on=False, zorder=4,
         )  # fmt: skip
         xs += [low, high]
         ys += ends

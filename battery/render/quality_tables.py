@@ -167,7 +167,8 @@ def scenarios(compared: Sequence[Change]) -> str:
     """The change with answers that were cut off counted in each way."""
     found = [
         (
-            one.suite, one.candidate, scenario.name, _between(scenario.difference, scenario.low, scenario.high).partition(" [")[0],
+            one.suite, one.candidate, scenario.name,
+            _between(scenario.difference, scenario.low, scenario.high).partition(" [")[0],
             _ends(scenario.low, scenario.high),
             "yes" if clears(scenario, one.paired, one.margin) else "no",
         )

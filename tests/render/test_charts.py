@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from graded import graded, line
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -21,6 +22,7 @@ from battery.analyse.findings import Findings, analyse
 from battery.ledger.receipt import Receipt
 from battery.render import style
 from battery.render.charts import CHARTS, MANIFEST, Manifest, render_charts
+from battery.render.quality_charts import KEYS
 
 LONG = tuple(f"arm-with-a-rather-long-name-number-{i:05d}" for i in range(8))
 LADDER = (1024, 8192, 16384, 32768, 65536, 131072, 261120)
@@ -73,13 +75,18 @@ def shown(figure: Figure) -> list[tuple[str, Bbox]]:
     return found
 
 
-@pytest.mark.parametrize("key", sorted(CHARTS))
+@pytest.mark.parametrize("key", sorted(set(CHARTS) - set(KEYS)))
 @pytest.mark.parametrize("name", sorted(WORLDS))
 def test_no_text_overlaps_or_leaves_the_picture(
     name: str, key: str, worlds: dict[str, Findings]
 ) -> None:
+    clear(worlds[name], key)
+
+
+def clear(findings: Findings, key: str) -> None:
+    """No text of the chart lies over another or leaves the picture."""
     with style.pinned():
-        figure = CHARTS[key].draw(worlds[name])
+        figure = CHARTS[key].draw(findings)
         found = shown(figure)
     page = figure.bbox
     for text, box in found:
@@ -135,6 +142,8 @@ def test_a_ratio_is_drawn_full_only_when_every_planned_block_is_there(
 
 def test_bytes_are_the_same_in_another_process_and_under_other_settings(tmp_path: Path) -> None:
     folder = build(tmp_path, World(effect={"C": 1.05}))
+    for arm in "AC":
+        graded(folder, arm, "humaneval", line(150, 5))
     here = render_charts(analyse(folder), tmp_path / "here")
     rc = tmp_path / "rc" / "matplotlibrc"
     rc.parent.mkdir()
@@ -157,7 +166,10 @@ def test_bytes_are_the_same_in_another_process_and_under_other_settings(tmp_path
 
 
 def test_charts_are_readable_by_machine_and_ear(tmp_path: Path) -> None:
-    found = analyse(build(tmp_path))
+    folder = build(tmp_path)
+    for arm in "AC":
+        graded(folder, arm, "humaneval", line(150, 5))
+    found = analyse(folder)
     render_charts(found, tmp_path / "charts")
     manifest = msgspec.json.decode((tmp_path / "charts" / MANIFEST).read_bytes(), type=Manifest)
     assert manifest.seal == found.seal
