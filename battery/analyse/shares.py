@@ -57,7 +57,9 @@ def share(hits: Sequence[bool], tasks: Sequence[Hashable]) -> Share:
             low, high = max(0.0, value - reach), min(1.0, value + reach)
             return Share(count=count, of=of, value=value, low=low, high=high)
     low, high = proportion_confint(value * clusters, clusters, alpha=1 - LEVEL, method="wilson")
-    return Share(count=count, of=of, value=value, low=float(low), high=float(high))
+    # an end that is 0 or 1 comes out a last bit off, and which one hangs on the machine
+    ends = (round(float(end), 12) for end in (low, high))
+    return Share(count=count, of=of, value=value, low=next(ends), high=next(ends))
 
 
 def mean(values: np.ndarray, clusters: Sequence[Hashable]) -> tuple[float, float, int]:

@@ -166,14 +166,14 @@ def interval(
     An error of 0 is no certainty: the changes that were seen in 0 of so many clusters, or in all of them, have the
     Clopper-Pearson interval of that count.
     """
-    at, se, df = mean(d, families)
+    at, se, df = (round(value, 12) for value in mean(d, families))
     if df < 1:
         return at, 0.0, -1.0, 1.0
     if se == 0:
-        unseen = float(proportion_confint(0, df + 1, alpha=1 - level, method="beta")[1])
-        return at, 0.0, max(-1.0, at - unseen), min(1.0, at + unseen)
-    reach = float(scipy_stats.t.ppf((1 + level) / 2, df)) * se
-    return at, se, max(-1.0, at - reach), min(1.0, at + reach)
+        reach = float(proportion_confint(0, df + 1, alpha=1 - level, method="beta")[1])
+    else:
+        reach = float(scipy_stats.t.ppf((1 + level) / 2, df)) * se
+    return at, se, round(max(-1.0, at - reach), 12), round(min(1.0, at + reach), 12)
 
 
 def _rates(told: Told, open_passes: bool = False) -> np.ndarray:

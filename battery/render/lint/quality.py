@@ -116,7 +116,7 @@ def quality_stated(report: Report) -> Iterator[Found]:
         return
     told = [_bare(one.text) for one in report.page.top if _LINE.match(one.text)]
     for candidate in findings.candidates if findings.graded else ():
-        own = re.compile(rf"(?<![\w-]){re.escape(candidate)}(?![\w-])")
+        own = re.compile(rf"(?<![\w−]){re.escape(_bare(candidate))}(?![\w−])")
         here = [text for text in told if own.search(text)]
         for wanted in _wanted(findings, candidate):
             if not any(_bare(wanted) in text for text in here):
