@@ -71,10 +71,14 @@ def plan_for(
     Without a name it is `quick`, or with recorded texts the plan of the campaign that they come from; whose texts every
     arm follows is a part of it.
     """
-    plan = texts.plan() if texts and name is None else load_plan(name or "quick", root / "plans")
+    own = texts.plan() if texts else None
+    plan = own if own and name is None else load_plan(name or "quick", root / "plans")
     if wrong := unknown_arm(plan, [arm.name for arm in arms]):
         raise ArmError(f"plan {plan.name}: {wrong}")
-    return plan if texts is None else msgspec.structs.replace(plan, replay=texts.replay)
+    if texts is None or own is None:
+        return plan
+    given = msgspec.UNSET if plan.digest == own.digest else plan.name
+    return msgspec.structs.replace(plan, replay=msgspec.structs.replace(texts.replay, plan=given))
 
 
 def texts_of(replay: str | None, seed: int | None, root: Path) -> Trajectories | None:

@@ -16,42 +16,49 @@ from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
+from switchboard import pages
+
 MARK = "SWITCHBOARD_BLAS_PRELOADED"
 KILL = "SWITCHBOARD_BLAS"
 MAPS = Path("/proc/self/maps")
 
 
 def preload(threads: int) -> None:
-    """Replace this process by itself with a BLAS preloaded, or return when there is nothing to do."""
+    """Replace this process by itself with a BLAS preloaded and memory in large pages, or return with nothing to do."""
     if MARK in os.environ:
         keep()
         return
-    if os.environ.get(KILL) == "0" or not _helps_here():
+    if not _helps_here():
         return
-    library = find()
-    if library is None:
+    library = None if os.environ.get(KILL) == "0" else find()
+    environment = dict(os.environ) | pages.settings(os.environ)
+    if library is not None:
+        before = environment.get("LD_PRELOAD")
+        environment["LD_PRELOAD"] = f"{library}:{before}" if before else str(library)
+        environment.update(_settings(library, threads))
+    if environment == dict(os.environ):
         return
-    environment = dict(os.environ)
-    before = environment.get("LD_PRELOAD")
-    environment["LD_PRELOAD"] = f"{library}:{before}" if before else str(library)
-    environment[MARK] = str(library)
-    environment.update(_settings(library, threads))
+    environment[MARK] = str(library or "")
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
 
 
 def keep() -> None:
-    """Let no child (git, pip) inherit what was preloaded into this process."""
-    os.environ.pop("LD_PRELOAD", None)
+    """Let no child (git, pip) inherit what was preloaded into this process, or its kind of memory."""
+    if os.environ.get(MARK):
+        os.environ.pop("LD_PRELOAD", None)
+    pages.keep()
 
 
 @contextmanager
 def handed_on() -> Iterator[None]:
-    """Give processes that are started meanwhile the BLAS that was preloaded into this one."""
+    """Give processes that are started meanwhile the BLAS that was preloaded into this one, and its kind of memory."""
     library = os.environ.get(MARK)
     if library is not None:
-        os.environ["LD_PRELOAD"] = library
+        os.environ.update(pages.settings(os.environ))
+        if library:
+            os.environ["LD_PRELOAD"] = library
     try:
         yield
     finally:

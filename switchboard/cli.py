@@ -55,6 +55,9 @@ def serve(
         list[str] | None, typer.Option(help="As --switch, but refuse to start without it.")
     ] = None,
     format: Annotated[str, typer.Option(help="auto, float32 or quantized")] = "auto",
+    layout: Annotated[
+        str, typer.Option(help="auto: wide matrices column by column where faster; rows: as stored")
+    ] = "auto",
     threads: Annotated[int, typer.Option(help="Threads of the BLAS.")] = 1,
     memory_limit: Annotated[int | None, typer.Option(help="Bytes that may be in use.")] = None,
     api_key_env: Annotated[
@@ -68,6 +71,7 @@ def serve(
         port=port,
         asked=parse_asked(switch or [], require or []),
         format=format,
+        layout=layout,
         threads=threads,
         memory_limit=memory_limit,
         api_key_env=api_key_env,

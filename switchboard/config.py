@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from switchboard.errors import ConfigError
 
 FORMATS = ("auto", "float32", "quantized")
+LAYOUTS = ("auto", "rows")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -35,6 +36,7 @@ class Config:
     port: int = 8080
     asked: tuple[Asked, ...] = ()
     format: str = "auto"
+    layout: str = "auto"
     threads: int = 1
     memory_limit: int | None = None
     api_key_env: str | None = None
@@ -43,6 +45,8 @@ class Config:
         """Refuse combinations that would start something nobody wants."""
         if self.format not in FORMATS:
             raise ConfigError(f"--format {self.format}: known formats are {', '.join(FORMATS)}")
+        if self.layout not in LAYOUTS:
+            raise ConfigError(f"--layout {self.layout}: known layouts are {', '.join(LAYOUTS)}")
         if self.threads < 1:
             raise ConfigError(f"--threads {self.threads}: at least one thread is needed")
         if self.memory_limit is not None and self.memory_limit <= 0:
@@ -59,6 +63,7 @@ class Config:
             "model": self.model,
             "switches": [[a.name, dict(sorted(a.options.items())), a.required] for a in self.asked],
             "format": self.format,
+            "layout": self.layout,
             "threads": self.threads,
             "memory_limit": self.memory_limit,
         }

@@ -18,7 +18,7 @@ from typing import Any
 import mlx.core as mx
 import psutil
 
-from switchboard import __version__, blas, memory, metrics
+from switchboard import __version__, blas, memory, metrics, pages
 from switchboard.config import Config
 from switchboard.models import Source
 from switchboard.session import Session
@@ -66,6 +66,7 @@ class Health:
                 "format": loaded.format,
                 "bits": loaded.bits,
                 "stored": loaded.stored,
+                "layout": loaded.layout.told(),
                 "context": loaded.context,
                 "synthetic": source.synthetic,
             },
@@ -137,6 +138,7 @@ def build() -> dict[str, Any]:
         "device": device(),
         "blas": blas.loaded(),
         "blas_threads": blas.threads_in_use(),
+        "huge_pages": pages.held(),
     }
 
 

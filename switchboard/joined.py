@@ -22,7 +22,7 @@ from mlx.nn.layers.base import Module
 from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import QuantizedLinear
 
-from switchboard import lm, parity
+from switchboard import layout, lm, parity
 from switchboard.registry import Counter
 
 ARRAYS = ("weight", "scales", "biases", "bias")
@@ -61,7 +61,7 @@ class Joint:
             return self._separately(part, x, *more, **how)
         inputs = (x, *more)
         if not self._inputs:
-            self._parts = list(mx.split(self.product(*inputs, **how), self.cuts, axis=-1))
+            self._parts = self._product(*inputs, **how)
             self._inputs = inputs
             self.counter.runs += 1
         value = self._parts[part]
@@ -73,6 +73,12 @@ class Joint:
         if all(one is None for one in self._parts):
             self._inputs = ()
         return value
+
+    def _product(self, *inputs: mx.array, **how: Any) -> list[mx.array | None]:
+        """The joined product, cut into its parts."""
+        if isinstance(self.product, layout.Stack):
+            return [*self.product.parts(*inputs)]
+        return list(mx.split(self.product(*inputs, **how), self.cuts, axis=-1))
 
     def _separately(self, part: int, *inputs: mx.array, **how: Any) -> mx.array:
         """The part from its own rows of the joined matrix: a view, so it costs no memory."""
@@ -99,6 +105,10 @@ def narrow() -> int | None:
 
 def cut(product: Any, rows: slice) -> Any:
     """The projection that these rows of a joined one are; its arrays are views of the joined ones."""
+    if isinstance(product, layout.Stack):
+        stacked = product.cut(rows.start // (rows.stop - rows.start))
+        mx.eval(stacked.parameters())
+        return stacked
     part = _like(product)
     where = (slice(None), rows) if routed(product) else rows
     for key in ARRAYS:
@@ -157,6 +167,8 @@ def traits(part: Any) -> dict[str, Any]:
     if "weight" in part:
         found |= {"input width": part.weight.shape[-1], "type": str(part.weight.dtype)}
         found["experts"] = part.weight.shape[0] if routed(part) else None
+        if layout.laid(part):
+            found["columns together, outputs"] = rows(part)
     return found
 
 
@@ -189,7 +201,12 @@ def _like(part: Any) -> Any:
 
 
 def concatenate(parts: list[Any]) -> Any:
-    """The joined projection, evaluated; its rows are the parts' rows in order."""
+    """The joined projection, evaluated; its rows are the parts' rows in order.
+
+    Of parts whose columns stand together it is a stack: rows behind rows would no longer be one piece for each part.
+    """
+    if layout.laid(parts[0]):
+        return layout.Stack(parts)
     product = _like(parts[0])
     for name in ARRAYS:
         if parts[0].get(name) is not None:

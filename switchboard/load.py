@@ -17,10 +17,11 @@ from mlx.nn.layers.linear import Linear
 from mlx.nn.layers.quantized import QuantizedEmbedding, QuantizedLinear, quantize
 from mlx.utils import tree_flatten, tree_map_with_path
 
-from switchboard import lm, parity, vision
+from switchboard import layout, lm, parity, vision
 from switchboard.bisect.compare import compare
 from switchboard.board import Board
 from switchboard.errors import ModelError
+from switchboard.layout import NOTHING, Laid
 from switchboard.models import Source
 from switchboard.registry import Exactness
 from switchboard.text import Text, bytes_only, without_images
@@ -40,10 +41,12 @@ class Loaded:
     bits: float
     stored: str
     context: int
+    layout: Laid = NOTHING
+    """Which matrices stand column by column."""
 
 
-def load(source: Source, wanted: str, board: Board) -> Loaded:
-    """Read, convert, and put the `weights` switches on."""
+def load(source: Source, wanted: str, board: Board, order: str = "auto") -> Loaded:
+    """Read, convert, lay out, and put the `weights` switches on."""
     model, config, text = _read(source, board)
     model.eval()
     stored = _format(model)
@@ -57,6 +60,7 @@ def load(source: Source, wanted: str, board: Board) -> Loaded:
         _cast(model, mx.float32)
     else:
         _cast(model, mx.bfloat16 if source.synthetic else mx.float16)
+    laid = layout.lay(model) if order == "auto" and layout.pays() else NOTHING
     parameters = count_parameters(model)
     apply_switches(model, board)
     mx.clear_cache()
@@ -69,6 +73,7 @@ def load(source: Source, wanted: str, board: Board) -> Loaded:
         bits=round(8 * sum(array.nbytes for array in _arrays(model)) / parameters, 2),
         stored=stored,
         context=int(_shape(config).get("max_position_embeddings") or 2048),
+        layout=laid,
     )
 
 

@@ -189,5 +189,5 @@ def open_session(config: Config, source: Source, board: Board) -> Session:
     """Load a model with its switches; must run in the thread that will generate, as MLX's streams are bound to it."""
     if config.memory_limit is not None:
         mx.set_memory_limit(config.memory_limit)
-    loaded = load(source, config.format, board)
+    loaded = load(source, config.format, board, config.layout)
     return Session(loaded, board, config.memory_limit, memory.reset_peak())

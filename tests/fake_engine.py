@@ -199,6 +199,7 @@ def options_of(line: list[str] | None) -> argparse.Namespace:
     add("--itl-ms", type=float, default=1)
     add("--prefill-us-per-token", type=float, default=0)
     add("--tokens-per-event", type=int, default=1)
+    add("--speculates-on", default="")  # words of a prompt without which every event has one token
     add("--reasoning", type=int, default=0, help="so many first tokens are reasoning")
     add("--slow", type=float, default=1, help="multiplies every time")
     add("--memory-mb", type=float, default=100)

@@ -25,6 +25,7 @@ class Generation:
     ) -> None:  # fmt: skip
         self.model, self.faults, self.body, self.chat = model, faults, body, chat
         self.ids, self.began = ids, asked_at
+        self.speculates = model.options.speculates_on in text
         self.answer = model.write(ids, text, body, faults)
         self.stuck = ""
         self.cut = False
@@ -47,7 +48,7 @@ class Generation:
         at = prefill_ms * options.slow / 1e3
         script = list(options.events or [])
         while left > 0:
-            size = options.tokens_per_event
+            size = options.tokens_per_event if self.speculates else 1
             if script:
                 ms, size = script.pop(0)
                 at = ms * options.slow / 1e3
@@ -158,7 +159,7 @@ class Generation:
         told = 0 if "lies-cold" in faults else self.cached
         total = came + (faults.number("wrong-total", 0) or 0)
         steps = max(0, len(sizes) - 1)
-        widest = self.model.options.tokens_per_event - 1
+        widest = self.model.options.tokens_per_event - 1 if self.speculates else 0
         sampler = {key: body[key] for key in SAMPLER if key in body}
         clamp = faults.number("clamp-max-tokens")
         if clamp is not None and sampler.get("max_tokens", 0) > clamp:

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from battery.analyse import findings as analysis
-from battery.ledger.store import Campaign
-from battery.render import tables
+from battery.ledger.store import HEADER, Campaign
+from battery.render import tables, workloads
 from battery.render.verify import verify
 
 ROOT = Path(__file__).parents[1]
 NAME = "reference-cpu"
+SPECULATION = "speculation-cpu"
+"""The campaign over several workloads that the README quotes, once it is committed."""
 
 
 @pytest.fixture
@@ -71,6 +73,30 @@ def test_the_readme_quotes_the_headline_of_the_committed_findings() -> None:
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").replace("**", "").split())
     for line in tables.headline(found).splitlines():
         assert " ".join(line.split()) in readme, line
+
+
+def spoken(page: str) -> list[str]:
+    """Every sentence of a page that says where speculation pays."""
+    text = " ".join(page.replace("**", "").split())
+    return re.findall(rf"{workloads.OPENING}, .*?\.(?=\s|$)", text)
+
+
+def test_the_readme_says_where_speculation_pays_as_the_committed_findings_do() -> None:
+    """Word for word what is derived from that campaign, once; without the campaign nothing of the kind."""
+    folder = ROOT / "receipts" / SPECULATION
+    told = workloads.sentence(analysis.analyse(folder)) if (folder / HEADER).is_file() else ""
+    assert spoken((ROOT / "README.md").read_text(encoding="utf-8")) == ([told] if told else [])
+
+
+def test_the_sentence_is_found_in_a_page_to_its_last_figure() -> None:
+    told = (
+        f"{workloads.OPENING}, by decode at 256 tokens of context against A: C pays on edit (+140.2 %"
+        " [+139.1, +141.3]), costs on prose (−15.2 % [−15.6, −14.8])."
+    )
+    page = f"# x\n\nBefore. {told.replace(' against', chr(10) + 'against')} After 1.5 it.\n"
+    assert spoken(page) == [told]
+    assert spoken(page.replace("141.3", "141.4")) != [told]
+    assert spoken(page.replace("Where speculation", "Speculation")) == []
 
 
 def test_the_campaign_is_of_real_generations_and_large_enough_for_a_verdict() -> None:

@@ -6,11 +6,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from calls import Said, battery
 from test_cli import PLAN, arm_file
 
+from battery.choices import plan_for
+from battery.ledger.claims import Stopping
 from battery.ledger.store import Campaign
+from battery.ledger.trajectories import recorded
 
 FREE = ("run", "--arms", "A,C", "--plan", "tiny", "--campaign", "free", "--seed", "31")
 APART = ("--itl-ms", "4")
@@ -43,7 +47,7 @@ def test_a_replay_from_the_command_line_to_its_verified_page(root: Path) -> None
     page = (root / "reports" / "tiny-A-C-replay.md").read_text()
     who = f"token by token, what arm A wrote in the campaign `free` (seal `{told.seal[:16]}`)"
     assert who in page
-    assert "battery run --plan tiny --arms A,C --replay free\n" in page
+    assert "battery run --arms A,C --replay free\n" in page
     assert "battery beside tiny-A-C-replay\n" in page
     assert "| forced_tokens: what arm A wrote in free" in page
     assert "Replayed" not in (root / "reports" / "free.md").read_text()
@@ -57,6 +61,37 @@ def test_a_replay_from_the_command_line_to_its_verified_page(root: Path) -> None
     assert primary["metric"] == "decode" and primary["blocks"] == 2
     for side in ("free", "replayed"):
         assert primary[side]["low"] < primary[side]["ratio"] < primary[side]["high"]
+
+
+def test_only_a_plan_that_is_not_the_sources_own_is_kept_with_the_replay(root: Path) -> None:
+    texts = recorded(Campaign(root / "receipts" / "free"))
+    arms = texts.header.arms
+    own = plan_for(None, arms, root, texts)
+    assert own.replayed == texts.replay and own.replayed.plan is msgspec.UNSET
+    assert plan_for("tiny", arms, root, texts).digest == own.digest
+    # its rule ended the source after 2 of 8 blocks: the file of its name asks for more than there are texts
+    longer = msgspec.structs.replace(
+        texts.header.plan, blocks=8, stopping=Stopping(rule="looks", looks=(6, 8))
+    )
+    early = msgspec.structs.replace(
+        texts, header=msgspec.structs.replace(texts.header, plan=longer)
+    )
+    short = plan_for(None, arms, root, early)
+    assert short.replayed == texts.replay and (short.blocks, short.stopping.rule) == (2, "fixed")
+    (root / "plans" / "less.toml").write_text(PLAN.replace("[64, 96]", "[64]"))
+    less = plan_for("less", arms, root, texts)
+    assert less.replayed is not None and less.replayed.plan == "less"
+    assert less.replayed.texts == texts.replay
+
+
+def test_another_plan_than_the_sources_is_named_on_the_replays_page(root: Path) -> None:
+    (root / "plans" / "one.toml").write_text(PLAN.replace("blocks = 2", "blocks = 1"))
+    line = ("run", "--arms", "A,C", "--plan", "one", "--replay", "free", "--campaign", "part")
+    for _ in range(2):  # measured, then found finished
+        done = battery(root, *line)
+        assert done.returncode == 0, done.stderr
+    page = (root / "reports" / "part.md").read_text()
+    assert "battery run --plan one --arms A,C --replay free\n" in page
 
 
 def test_an_engine_without_the_field_fails_the_campaign_loudly(root: Path) -> None:

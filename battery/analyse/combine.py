@@ -151,7 +151,7 @@ def _repeats(one: Findings, other: str, two: Findings) -> str:
     mine, theirs = (
         {seed for block in each.seeds.values() for seed in block} for each in (one, two)
     )
-    if mine & theirs and one.plan.workload == two.plan.workload:
+    if mine & theirs and one.plan.mix == two.plan.mix:
         return (
             f"the prompts of {other} again (campaign seed {one.seed}): repeats are no new evidence"
         )

@@ -38,6 +38,7 @@ from battery.analyse.rows import MEASURES, rows
 from battery.analyse.speed import Comparison, Ladder, Level
 from battery.analyse.stats import FEWEST_BLOCKS, Verdict
 from battery.analyse.stopping import Stopped
+from battery.analyse.workloads import ByWorkload, by_workload, fields
 from battery.ledger import journal, strict
 from battery.ledger.claims import Bar
 from battery.ledger.errors import ReceiptError
@@ -116,6 +117,13 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     """The bars that the plan declares, and what became of each."""
     quality: Quality | msgspec.UnsetType = msgspec.UNSET
     """Not written where no arm was asked, so that findings of speed alone have the bytes that they had."""
+    workloads: tuple[ByWorkload, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Each kind of text by itself, where the plan measures several; everything else is over their equal shares."""
+
+    @property
+    def by_workload(self) -> tuple[ByWorkload, ...]:
+        """Each kind of text by itself; empty where there is one only."""
+        return self.workloads if isinstance(self.workloads, tuple) else ()
 
     def level(self, arm: str, metric: str, rung: int) -> Level | None:
         """One arm's own value, if the metric is known at all."""
@@ -205,10 +213,11 @@ def _planned(receipts: list[Receipt], header: Header) -> tuple[list[Receipt], li
     for receipt in sorted(receipts, key=lambda receipt: receipt.sequence):
         cell = receipt.cell
         known = 1 <= cell.block <= len(header.order) and cell.rung in header.plan.ladder
+        known = known and receipt.request.workload in header.plan.mix
         if known and cell.arm in arms:
             kept.append(receipt)
         else:
-            where = f"arm {cell.arm}, block {cell.block}, {cell.rung} tokens"
+            where = f"arm {cell.arm}, block {cell.block}, {cell.rung} tokens of {receipt.request.workload}"
             complaints.append(f"receipt {receipt.sequence}: {where} is no cell of the plan")
     return kept, complaints
 
@@ -276,10 +285,11 @@ def _everything(
     phases = gating.phases(case.pooled, header)
     doubted = doubting.doubts(msgspec.structs.replace(case, phases=phases))
     comparisons = tuple(_voided(one, doubted) for one in comparisons)
+    kinds = tuple(_voided_kind(one, doubted) for one in by_workload(frame, traces, ended, complete))
     levels, latest = speed.levels(frame, header), facts.latest(receipts, header, counted)
     besides = facts.oom_besides(receipts, latest)
     return Findings(
-        **_fixed(header),
+        **_fixed(header), **fields(kinds),
         status="incomplete" if stopped.ended_at is None else "complete",
         seal=seal, seeds=_seeds(receipts),
         journal=journal.tally(events), blocks_complete=complete, stopped=stopped, receipts=len(receipts),
@@ -330,6 +340,12 @@ def _voided(one: Comparison, doubted: tuple[Doubt, ...]) -> Comparison:
     if not why or one.verdict.word in ("pilot", "not comparable"):
         return one
     return msgspec.structs.replace(one, verdict=Verdict(word="invalid", why=why[0]))
+
+
+def _voided_kind(one: ByWorkload, doubted: tuple[Doubt, ...]) -> ByWorkload:
+    """The same of one kind of text."""
+    own = tuple(_voided(each, doubted) for each in one.comparisons)
+    return msgspec.structs.replace(one, comparisons=own)
 
 
 def _standing(one: Ladder, doubted: tuple[Doubt, ...], header: Header, complete: int) -> str:

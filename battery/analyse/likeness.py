@@ -37,8 +37,10 @@ def plans(source: Plan, plan: Plan, complete: int) -> list[str]:
             f"{source.seeds} seeds a window there, {plan.seeds} in the plan: the spread is scaled by its two parts"
             " where they can be told apart, else taken as it is"
         )
-    if plan.workload != source.workload:
-        found.append(f"the workload there is {source.workload}, in the plan {plan.workload}")
+    if plan.mix != source.mix:
+        found.append(
+            f"the workload there is {', '.join(source.mix)}, in the plan {', '.join(plan.mix)}"
+        )
     there, here = (msgspec.to_builtins(one.sampler) for one in (source, plan))
     unlike = [
         f"{key} {there[key]} there, {here[key]} in the plan"
@@ -104,7 +106,7 @@ def differences(usable: Mapping[str, Findings]) -> list[str]:
                 found.append(f"arm {arm.arm.name} ran another build of its engine in {between}")
         unlike = [
             what
-            for what in ("workload", "sampler", "seeds", "warm_up_tokens", "margins")
+            for what in ("workload", "workloads", "sampler", "seeds", "warm_up_tokens", "margins")
             if getattr(first.plan, what) != getattr(other.plan, what)
         ]
         if unlike:

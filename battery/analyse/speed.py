@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 import msgspec
@@ -169,11 +169,11 @@ def compare(
     families: list[list[Comparison]] = []
     for candidate in header.arms[1:]:
         for metric in COMPARED:
-            if metric not in MAIN and not _both_have(frame, metric, header.control, candidate.name):
+            if metric not in MAIN and not both_have(frame, metric, header.control, candidate.name):
                 continue
             families.append(
                 [
-                    _compared(
+                    compared(
                         match(frame, traces, header.plan, metric, rung, (header.control, candidate.name)),
                         header, candidate.name, rung,
                     )
@@ -192,7 +192,7 @@ def primary(
     rungs = plan.ladder if header.screen else (plan.anchor,)
     families = [
         [
-            _compared(
+            compared(
                 match(frame, traces, plan, plan.primary.metric, rung, (header.control, candidate.name)),
                 header, candidate.name, rung,
             )
@@ -203,12 +203,12 @@ def primary(
     return tuple(one for one in _judged(families, header, complete) if one.primary)
 
 
-def _both_have(frame: pd.DataFrame, metric: str, *arms: str) -> bool:
+def both_have(frame: pd.DataFrame, metric: str, *arms: str) -> bool:
     """Whether every arm has the metric somewhere."""
     return all(bool(frame[frame["arm"] == arm][metric].notna().any()) for arm in arms)
 
 
-def _compared(pairs: Pairs, header: Header, candidate: str, rung: int) -> Comparison:
+def compared(pairs: Pairs, header: Header, candidate: str, rung: int) -> Comparison:
     """The numbers of one comparison, before correction; the verdict comes with the family."""
     plan, blocks, alpha = header.plan, pairs.by_block(), header.plan.stopping.alpha
     estimate = stats.paired(list(blocks.values()), alpha)
@@ -240,9 +240,19 @@ def _judged(
     metric over all candidates and rungs, the primary endpoint among them.
     """
     every = [one for family in families for one in family]
+    return judged(every, _tests(families, header), header, complete)
+
+
+def judged(
+    every: Sequence[Comparison],
+    tests: Sequence[tuple[list[Comparison], str]],
+    header: Header,
+    complete: int,
+) -> tuple[Comparison, ...]:
+    """All comparisons with their verdicts, each of `tests` corrected by itself; its words have a place for how many."""
     adjust = stats.false_discovery if header.screen else stats.holm
     corrected = {}
-    for test, what in _tests(families, header):
+    for test, what in tests:
         ps = adjust([one.estimate.p if one.estimate else None for one in test])
         tosts = adjust([one.tost_p for one in test])
         aways = adjust(
@@ -251,16 +261,16 @@ def _judged(
         tested = sum(p is not None for p in ps)
         told = what.format(tested) if tested > 1 else ""
         for one, p, tost, away in zip(test, ps, tosts, aways, strict=True):
-            corrected[one.candidate, one.metric, one.rung] = (p, tost, away, told)
-    judged = []
+            corrected[id(one)] = (p, tost, away, told)
+    found = []
     for one in every:
-        p, tost, away, told = corrected[one.candidate, one.metric, one.rung]
+        p, tost, away, told = corrected[id(one)]
         one = msgspec.structs.replace(
             one, p_corrected=p, tost_p_corrected=tost, beyond_p_corrected=away, correction=told,
             exploratory=bool(header.screen),
         )  # fmt: skip
-        judged.append(msgspec.structs.replace(one, verdict=_verdict(one, header.plan, complete)))
-    return tuple(judged)
+        found.append(msgspec.structs.replace(one, verdict=_verdict(one, header.plan, complete)))
+    return tuple(found)
 
 
 def _tests(families: list[list[Comparison]], header: Header) -> list[tuple[list[Comparison], str]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from battery.bench import gate, memory, prompts, sensors
+from battery.bench import gate, memory, prompts, schedule, sensors
 from battery.bench.answer import text_of
 from battery.bench.client import Client, Completion, Unreachable
 from battery.bench.judge import breach, failure, outcome, repeat, rules
@@ -234,15 +234,16 @@ class Measuring:
 
     def _prepare(self, cell: Cell, prompt: Prompt) -> tuple[dict[str, Any], Request]:
         """The body of a cell's request, and the request as a receipt keeps it."""
-        messages = prompts.compose(
-            self.plan.workload, cell.seed, cell.rung, prompt.words, prompt.letters
-        )
+        workload = schedule.workload_of(self.plan, cell.seed)
+        messages = prompts.compose(workload, cell.seed, cell.rung, prompt.words, prompt.letters)
         forced = prompt.forced
         follow = {FIELD: forced, "max_tokens": len(forced)} if forced else {}
         body = self.body(messages, cell.seed, **follow)
-        return body, self._request(body, messages, prompt.tokens)
+        return body, self._request(body, messages, prompt.tokens, workload)
 
-    def _request(self, body: dict[str, Any], messages: Messages, tokens: int) -> Request:
+    def _request(
+        self, body: dict[str, Any], messages: Messages, tokens: int, workload: str
+    ) -> Request:
         """A request as a receipt keeps it."""
         same = {key: value for key, value in body.items() if key != "model"}
         sampler: dict[str, Any] = {
@@ -256,7 +257,7 @@ class Measuring:
             body_digest=strict.digest(same),
             prompt_digest=strict.digest(messages),
             prompt_tokens=tokens,
-            workload=self.plan.workload,
+            workload=workload,
             sampler=sampler,
         )
 
@@ -294,12 +295,13 @@ class Measuring:
             return None
         self._warmed.add(cell.rung)
         self.progress("warm-up", "of this length")
+        workload = schedule.workload_of(self.plan, cell.seed)
         messages = prompts.compose(
-            self.plan.workload, self.server.port, cell.rung, prompt.words, prompt.letters
+            workload, self.server.port, cell.rung, prompt.words, prompt.letters
         )
         body = self.body(messages, self.server.port, max_tokens=tokens, min_tokens=tokens)
         shut = Clearance(verdict="not tried", waited_s=0.0, reasons=("it was the untimed warm-up",))
-        request = self._request(body, messages, prompt.tokens)
+        request = self._request(body, messages, prompt.tokens, workload)
         came = self._timed(body, request, shut, started)
         # any other failure shows itself in the timed request too
         if came.outcome not in ("oom", "lost", "timeout"):

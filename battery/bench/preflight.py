@@ -30,6 +30,7 @@ class PromptFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """How a campaign's prompts were sized: enough to compose each again."""
 
     workload: str
+    """Of every prompt; of several kinds in the plan's order, which tells with its seed which one a prompt is."""
     corpus: str
     prompts: tuple[Prompt, ...]
 
@@ -55,7 +56,8 @@ def check_same(
     there = {key: header.machine.get(key) for key in SAME_MACHINE}
     same_arms = header.arm_digests == {arm.name: arm.digest for arm in arms}
     what = None
-    if header.plan.replayed != plan.replayed:
+    followed = [one.replayed.texts if one.replayed else None for one in (header.plan, plan)]
+    if followed[0] != followed[1]:
         of = header.plan.replayed
         what = f"as a replay of {of.campaign} (seal {of.seal[:12]}…)" if of else "as no replay"
     elif header.plan_digest != plan.digest:
@@ -80,8 +82,12 @@ def try_arms(
             if not sized:
                 progress.phase(None, "sizing prompts", "")
                 sized = _size(plan, campaign_seed, server, client, stopper)
-    source = prompts.corpus(plan.workload).source
-    return PromptFile(workload=plan.workload, corpus=source, prompts=tuple(sized))
+    return PromptFile(workload=", ".join(plan.mix), corpus=_corpora(plan), prompts=tuple(sized))
+
+
+def _corpora(plan: Plan) -> str:
+    """Where the texts of a plan are from."""
+    return "; ".join(dict.fromkeys(prompts.corpus(workload).source for workload in plan.mix))
 
 
 def _size(
@@ -107,24 +113,26 @@ def _size(
             )
         return tokens
 
-    needed = schedule.prompts_needed(plan, campaign_seed)
-    return prompts.size_all(plan.workload, needed, count, plan.limits.prompt_tolerance)
+    needed = [
+        (schedule.workload_of(plan, seed), rung, seed)
+        for rung, seed in schedule.prompts_needed(plan, campaign_seed)
+    ]
+    return prompts.size_all(needed, count, plan.limits.prompt_tolerance)
 
 
 def load_prompts(campaign: Campaign) -> dict[tuple[int, int], Prompt]:
     """The sized prompts by (rung, seed); ReceiptError if the corpus no longer gives them."""
-    sized = campaign.prompts(PromptFile)
+    sized, plan = campaign.prompts(PromptFile), campaign.header().plan
     for prompt in sized.prompts:
-        messages = prompts.compose(
-            sized.workload, prompt.seed, prompt.rung, prompt.words, prompt.letters
-        )
+        workload = schedule.workload_of(plan, prompt.seed)
+        messages = prompts.compose(workload, prompt.seed, prompt.rung, prompt.words, prompt.letters)
         if strict.digest(messages) != prompt.digest:
             raise ReceiptError(
                 f"{campaign.folder / PROMPTS}: the prompt of seed {prompt.seed} can no longer be"
-                f" composed: the corpus changed ({sized.corpus} then, {prompts.corpus(sized.workload).source} now);"
+                f" composed: the corpus changed ({sized.corpus} then, {_corpora(plan)} now);"
                 " start a new campaign"
             )
-        if campaign.header().plan.replayed and not prompt.forced:
+        if plan.replayed and not prompt.forced:
             raise ReceiptError(
                 f"{campaign.folder / PROMPTS}: seed {prompt.seed} has no recorded answer to follow; restore the file"
             )

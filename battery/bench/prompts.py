@@ -11,11 +11,12 @@ from __future__ import annotations
 import functools
 import gzip
 import itertools
+import os
 import platform
 import random
 import re
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -85,11 +86,19 @@ def corpus(workload: str) -> Corpus:
         return Corpus(
             f"prose.txt.gz sha256 {strict.digest(packed)[:16]}", tuple(text.strip().split("\n\n"))
         )
-    folder = Path(sysconfig.get_path("stdlib"))
-    files = sorted(path for path in folder.rglob("*.py") if not _NOT_CODE & set(path.parts))
+    if workload == "edit":
+        return corpus("code")
+    files = sorted(_sources(Path(sysconfig.get_path("stdlib"))))
     texts = (path.read_text(encoding="utf-8", errors="ignore") for path in files)
     source = f"standard library of Python {platform.python_version()}"
     return Corpus(source, tuple(text for text in texts if len(text) > 4000))
+
+
+def _sources(folder: Path) -> Iterator[Path]:
+    """Python files below a folder; what is no code is not walked through: installed packages can be many."""
+    for where, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in _NOT_CODE]
+        yield from (Path(where, name) for name in names if name.endswith(".py"))
 
 
 def compose(workload: str, seed: int, rung: int, words: int, letters: int = 0) -> Messages:
@@ -194,11 +203,9 @@ def size(
     return prompt, best
 
 
-def size_all(
-    workload: str, needed: list[tuple[int, int]], count: Count, tolerance: int
-) -> list[Prompt]:
-    """Every prompt of a campaign, each with the longest beginning that it shares with another one."""
-    sized = [size(workload, seed, rung, count, tolerance) for rung, seed in needed]
+def size_all(needed: Sequence[tuple[str, int, int]], count: Count, tolerance: int) -> list[Prompt]:
+    """Every prompt (workload, rung, seed) of a campaign, with the longest beginning that it shares with another one."""
+    sized = [size(workload, seed, rung, count, tolerance) for workload, rung, seed in needed]
     order = sorted(range(len(sized)), key=lambda i: sized[i][1])
     shared = [0] * len(sized)
     for left, right in itertools.pairwise(order):

@@ -26,15 +26,15 @@ def check(plan: Plan, recorded: Trajectories | None, needed: Sequence[tuple[int,
     asked = plan.replayed
     if asked is None and recorded is None:
         return
-    if asked is None or recorded is None or asked != recorded.replay:
+    if asked is None or recorded is None or asked.texts != recorded.replay:
         raise PlanError(
             f"plan {plan.name}: what it replays is not what was read: start it with battery run --replay CAMPAIGN"
         )
     name, source = asked.campaign, recorded.header.plan
-    if source.workload != plan.workload:
+    if source.mix != plan.mix:
         raise PlanError(
-            f"plan {plan.name}: its workload is {plan.workload}, that of {name} is {source.workload}: its texts"
-            " continue other prompts; give a plan of the same workload"
+            f"plan {plan.name}: its workload is {', '.join(plan.mix)}, that of {name} is {', '.join(source.mix)}: its"
+            " texts continue other prompts; give a plan of the same workload"
         )
     known = recorded.by_prompt()
     missing = [one for one in needed if one not in known]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from battery.ledger.cell import Cell, Window
-from battery.ledger.plan import Plan
+from battery.ledger.plan import Plan, Workload
 
 
 def orders(arms: Sequence[str], blocks: int, coin: int) -> tuple[tuple[str, ...], ...]:
@@ -58,6 +58,22 @@ def seed_of(campaign_seed: int, block: int, place: int) -> int:
     return campaign_seed * 10_000 + block * 100 + place
 
 
+def workload_of(plan: Plan, seed: int) -> Workload:
+    """The kind of text that a seed of `seed_of` draws from: told by its place, the same in every block."""
+    return plan.workload_of(seed % 100)
+
+
+def _places(plan: Plan, block: int) -> list[int]:
+    """The places of a block's seeds in the order they run.
+
+    With several workloads each opens in turn from block to block: what a request leaves in a server (an adaptive
+    draft's measure of the text) reaches each of them alike.
+    """
+    turn = (block - 1) % len(plan.mix)
+    places = list(range(1, plan.seeds + 1))
+    return places[turn:] + places[:turn]
+
+
 def _texts_of(plan: Plan, block: int) -> int:
     """The block whose prompts a block has: its own, but in a replay of one block's texts that one."""
     fixed = plan.replayed.block if plan.replayed else None
@@ -72,7 +88,7 @@ def cells(window: Window, plan: Plan, campaign_seed: int) -> list[Cell]:
             Cell(window, len(made), plan.ladder[0], seed_of(campaign_seed, 0, 0), sentinel=True)
         )
     for rung in plan.ladder:
-        for place in range(1, plan.seeds + 1):
+        for place in _places(plan, window.block):
             seed = seed_of(campaign_seed, _texts_of(plan, window.block), place)
             made.append(Cell(window, len(made), rung, seed))
     return made

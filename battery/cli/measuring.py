@@ -124,6 +124,7 @@ def _order(to_run: list[Arm], chosen_plan: Plan, root: Path) -> None:
     console.print(f"plan {chosen_plan.name}: {chosen_plan.why}", markup=False)
     console.print(
         f"{chosen_plan.blocks} blocks x {len(to_run)} arms, rungs {rungs} tokens, {chosen_plan.seeds} seeds a rung"
+        f"{_shared(chosen_plan)}"
         f"{', one sentinel a window' if chosen_plan.sentinel else ''}: {total} receipts"
     )
     names = [arm.name for arm in to_run]
@@ -147,6 +148,12 @@ def _order(to_run: list[Arm], chosen_plan: Plan, root: Path) -> None:
         console.print(f"{arm.name} differs from {names[0]} in:{nothing}")
         for path, one, other in found:
             console.print(f"  {path}: {one!r} -> {other!r}", markup=False)
+
+
+def _shared(chosen_plan: Plan) -> str:
+    """How several workloads share the seeds; nothing for one."""
+    mix = chosen_plan.mix
+    return "" if len(mix) == 1 else f" ({chosen_plan.seeds // len(mix)} each of {', '.join(mix)})"
 
 
 @app.command(

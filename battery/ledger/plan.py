@@ -138,6 +138,14 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Every block follows the texts of this one, so that blocks differ by the machine alone; None: each its own."""
     digest: str
     """sha256 over the texts' token ids, each with its rung, seed and prompt."""
+    plan: str | msgspec.UnsetType = msgspec.UNSET
+    """The plan that was given in place of the source's own; not written where it was the source's own, which a file of
+    that name need not be: a rule may have ended the source before its last block."""
+
+    @property
+    def texts(self) -> Replay:
+        """Whose texts they are alone, under whichever plan."""
+        return msgspec.structs.replace(self, plan=msgspec.UNSET)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -146,6 +154,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     name: str = ""
     why: str = ""
     workload: Workload = "prose"
+    workloads: tuple[Workload, ...] | msgspec.UnsetType = msgspec.UNSET
+    """Several kinds of text in the same windows, in place of `workload`: each has an equal share of the seeds. Not
+    written where it is not set, so the plan of one workload has the bytes and the digest that it had."""
     ladder: tuple[int, ...]
     """Context lengths in tokens of the model, after its chat template, ascending."""
     blocks: int
@@ -155,7 +166,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     twice them for an odd number.
     """
     seeds: int = 1
-    """Fresh prompts per rung and block, shared by all arms of the block."""
+    """Fresh prompts per rung and block, shared by all arms of the block; with several workloads a multiple of them."""
     sentinel: bool = True
     """One prompt that returns in every window, for determinism and drift, never for the estimate."""
     warm_up_tokens: int = 0
@@ -175,6 +186,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def replayed(self) -> Replay | None:
         """Whose texts every arm follows; None in a free campaign."""
         return self.replay if isinstance(self.replay, Replay) else None
+
+    @property
+    def mix(self) -> tuple[Workload, ...]:
+        """The kinds of text that are measured; one, but where `workloads` names several."""
+        return self.workloads if isinstance(self.workloads, tuple) else (self.workload,)
+
+    def workload_of(self, place: int) -> Workload:
+        """The kind of text of the seed at `place` of a block (from 1); the sentinel's, at 0, is the first kind."""
+        return self.mix[max(place - 1, 0) % len(self.mix)]
 
     @property
     def digest(self) -> str:
@@ -277,6 +297,7 @@ def _asked(plan: Plan) -> list[tuple[bool, str]]:
             0 <= sampler.min_tokens <= sampler.max_tokens,
             "sampler.min_tokens: must be between 0 and max_tokens",
         ),
+        *_mixed(plan),
         (
             plan.primary.rung in (0, *ladder),
             f"primary.rung: {plan.primary.rung} is not on the ladder",
@@ -284,6 +305,22 @@ def _asked(plan: Plan) -> list[tuple[bool, str]]:
         (
             0 <= plan.warm_up_tokens <= sampler.max_tokens,
             "warm_up_tokens: must be between 0 (none) and sampler.max_tokens",
+        ),
+    ]
+
+
+def _mixed(plan: Plan) -> list[tuple[bool, str]]:
+    """What must hold of several workloads; nothing of one."""
+    mix = plan.workloads
+    if not isinstance(mix, tuple):
+        return []
+    return [
+        (len(mix) >= 2, "workloads: name at least two; one alone is `workload`"),
+        (len(set(mix)) == len(mix), "workloads: each once"),
+        (plan.workload == "prose", "workload: leave it out where `workloads` names several"),
+        (
+            plan.seeds % max(len(mix), 1) == 0,
+            f"seeds: must be a multiple of the {len(mix)} workloads, which share them equally",
         ),
     ]
 

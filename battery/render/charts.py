@@ -18,14 +18,11 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from battery.analyse.findings import Findings
 from battery.analyse.speed import MAIN
 from battery.ledger.store import pretty, replace
-from battery.render import forest, ladder, layout, quality_change, quality_charts, style, words
-from battery.render.registry import CHARTS as CHARTS
-from battery.render.registry import Chart, chart
+from battery.render import forest, ladder, layout, quality_charts, style, tradeoff, words
+from battery.render.chart import Chart, Draw, Tell, of
 from battery.render.style import Look
 
 MANIFEST = "manifest.json"
-DRAWN_ELSEWHERE = (quality_charts, quality_change)
-"""Modules with charts of their own; importing them declares these."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +42,25 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     campaign: str
     seal: str | None
     charts: tuple[Entry, ...]
+
+
+CHARTS: dict[str, Chart] = {}
+"""Those of every campaign; `charts_of` adds what only some have."""
+
+
+def chart(alt: Tell) -> Callable[[Draw], Draw]:
+    """Register a drawing function under its name; `alt` says in words what the picture shows."""
+
+    def register(draw: Draw) -> Draw:
+        CHARTS[draw.__name__] = of(draw, alt)
+        return draw
+
+    return register
+
+
+def charts_of(findings: Findings) -> dict[str, Chart]:
+    """Every chart that a campaign has, by key."""
+    return {**CHARTS, **tradeoff.charts(findings), **quality_charts.charts(findings)}
 
 
 def _told(metric: str) -> Callable[[Findings], str]:
@@ -328,12 +344,10 @@ def _ratios_fit(findings: Findings) -> bool:
 
 
 def draw(findings: Findings) -> dict[str, tuple[Chart, bytes]]:
-    """Every chart that the campaign has anything for as SVG bytes, by key."""
+    """Every chart as SVG bytes, by key."""
     made = {}
     with style.pinned():
-        for key, one in CHARTS.items():
-            if not one.has(findings):
-                continue
+        for key, one in charts_of(findings).items():
             title = f"{findings.campaign}: {one.caption}"
             made[key] = (one, style.svg(one.draw(findings), key, title, one.alt(findings)))
     return made

@@ -12,12 +12,11 @@ from battery.analyse.tasks_changed import STRICT_ONLY, Paired
 from battery.ledger.claims import POOL
 from battery.render import layout, style
 from battery.render.quality import change_of
-from battery.render.registry import chart
 from battery.render.style import Look
 from battery.render.suites import ROW, TOP, named, placed
 
 
-def _compared(findings: Findings) -> list[tuple[int, Change, Paired]]:
+def compared(findings: Findings) -> list[tuple[int, Change, Paired]]:
     """Every comparison with the place of its candidate, suite by suite, the pool last."""
     places = {arm.arm.name: place for place, arm in enumerate(findings.arms)}
     quality = findings.graded
@@ -30,28 +29,22 @@ def _compared(findings: Findings) -> list[tuple[int, Change, Paired]]:
     return sorted(found, key=lambda each: (order.index(each[1].suite), each[0]))
 
 
-def _has_changes(findings: Findings) -> bool:
-    """Whether any candidate was compared."""
-    return bool(_compared(findings))
-
-
-def _told_changes(findings: Findings) -> str:
+def told(findings: Findings) -> str:
     """Alternative text of the changes."""
-    told = [
+    parts = [
         f"{one.suite}, arm {one.candidate}: {change_of(one)}, {len(pair.lost)} passed by the control only,"
         f" {len(pair.gained)} by the arm only"
-        for _, one, pair in _compared(findings)
+        for _, one, pair in compared(findings)
     ]
-    return f"Change of strict pass@1 against {findings.control}, by task. {'; '.join(told)}."
+    return f"Change of strict pass@1 against {findings.control}, by task. {'; '.join(parts)}."
 
 
-@chart(_told_changes, _has_changes)
 def quality_change(findings: Findings) -> Figure:
     """Change of strict pass@1 against the control, by task: mean with its interval, and tasks that changed each way.
 
     Left of the dashed line the arm is worse by more than the margin.
     """
-    found = _compared(findings)
+    found = compared(findings)
     suites = [one.suite for _, one, _ in found]
     at, size = placed(suites)
     foot = 0.8 + layout.LEGEND_ROW * layout.legend_rows(findings)

@@ -12,13 +12,10 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from battery.analyse.findings import Findings
 from battery.analyse.quality import Row
-from battery.render import layout, style, suites
+from battery.render import layout, quality_change, style, suites
+from battery.render.chart import Chart, of
 from battery.render.quality import share_of
-from battery.render.registry import chart
 from battery.render.style import Look
-
-KEYS = ("quality", "decode_quality", "quality_change")
-"""In the order of the page."""
 
 
 def _rows(findings: Findings) -> list[tuple[int, Row]]:
@@ -28,14 +25,14 @@ def _rows(findings: Findings) -> list[tuple[int, Row]]:
     return [(places[row.arm], row) for row in quality.rows] if quality else []
 
 
-def _has_rows(findings: Findings) -> bool:
-    """Whether any arm was asked."""
-    return bool(_rows(findings))
-
-
-def _has_points(findings: Findings) -> bool:
-    """Whether any arm that was asked has a decode speed."""
-    return bool(_points(findings))
+def charts(findings: Findings) -> dict[str, Chart]:
+    """The charts that a campaign's quality has anything for, by key, in the order of the page; none without it."""
+    found = [
+        (_rows(findings), of(quality, _told_rows)),
+        (_points(findings), of(decode_quality, _told_points)),
+        (quality_change.compared(findings), of(quality_change.quality_change, quality_change.told)),
+    ]
+    return {one.key: one for shown, one in found if shown}
 
 
 def _told_rows(findings: Findings) -> str:
@@ -48,7 +45,6 @@ def _told_rows(findings: Findings) -> str:
     return f"Pass@1 by suite and arm. {'; '.join(told)}."
 
 
-@chart(_told_rows, _has_rows)
 def quality(findings: Findings) -> Figure:
     """Pass@1 by suite and arm: strict as solid bars, completed-task as outlines; beside them the share cut off.
 
@@ -148,7 +144,6 @@ def _told_points(findings: Findings) -> str:
     )
 
 
-@chart(_told_points, _has_points)
 def decode_quality(findings: Findings) -> Figure:
     """Strict pass@1 against decode speed, one point per arm; higher is better on both axes.
 

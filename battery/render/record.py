@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from battery.analyse.findings import Findings
 from battery.analyse.speed import MAIN
 from battery.ledger.claims import rule
+from battery.ledger.plan import Plan
 from battery.render import replaying, words
 from battery.render.tables import corrections
 from battery.render.words import table
@@ -23,7 +24,7 @@ def method(findings: Findings) -> str:
     rows: list[tuple[str, str]] = [
         ("plan", f"{plan.name}, digest {findings.plan_digest[:16]}"),
         *replaying.method(findings),
-        ("contexts", ", ".join(f"{rung:,}" for rung in plan.ladder) + f" tokens; workload {plan.workload}"),
+        ("contexts", ", ".join(f"{rung:,}" for rung in plan.ladder) + f" tokens; {_mix(plan)}"),
         ("blocks", f"{findings.blocks_complete} complete of {most}; every block has one fresh process per arm"),
         ("stopping rule", rule(plan, len(findings.arms))),
         ("order", " · ".join("-".join(block) for block in findings.order)),
@@ -49,6 +50,13 @@ def method(findings: Findings) -> str:
     rows.append(("battery", _pairs(findings.battery) or "not told"))
     rows.append(("baseline", _pairs(findings.baseline) or "not taken"))
     return table(["setting", "value"], rows)
+
+
+def _mix(plan: Plan) -> str:
+    """The kind of text, or all kinds that share the seeds."""
+    if len(plan.mix) == 1:
+        return f"workload {plan.mix[0]}"
+    return f"workloads {', '.join(plan.mix)}, each {plan.seeds // len(plan.mix)} of the seeds of a block"
 
 
 def _fresh(findings: Findings) -> str:

@@ -58,6 +58,17 @@ def along(findings: Findings) -> str:
     return "" if source is None else f" (along texts of {source.campaign})"
 
 
+def plan(findings: Findings) -> str:
+    """The option of the plan, with a space behind it; nothing for a replay under its source's own plan.
+
+    That has as many blocks as the source came to, and the file of its name may have more.
+    """
+    source = findings.plan.replayed
+    if source is not None and not isinstance(source.plan, str):
+        return ""
+    return f"--plan {findings.plan.name} "
+
+
 def option(findings: Findings) -> str:
     """The option that makes this campaign again; nothing for a free one."""
     source = findings.plan.replayed

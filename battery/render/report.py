@@ -24,7 +24,9 @@ from battery.render import (
     speculation,
     tables,
     words,
+    workloads,
 )
+from battery.render.chart import embedded
 from battery.render.charts import CHARTS
 
 FORMULAS = ("decode", "prefill", "ttft", "peak_memory")
@@ -41,7 +43,8 @@ def write_report(findings: Findings, reports_dir: Path) -> list[Path]:
 def markdown(findings: Findings) -> str:
     """The whole page."""
     sections: tuple[Callable[[Findings], str], ...] = (
-        _head, _results, _long, _interleaved, speculation.section, _method, _switches, _quality, _validity, _again,
+        _head, _results, _long, _interleaved, speculation.section, workloads.section, _method, _switches, _quality,
+        _validity, _again,
     )  # fmt: skip
     parts = [part.strip() for section in sections if (part := section(findings))]
     return "\n\n".join(parts) + "\n"
@@ -49,9 +52,7 @@ def markdown(findings: Findings) -> str:
 
 def _chart(findings: Findings, key: str) -> str:
     """A chart with its caption."""
-    one = CHARTS[key]
-    # The full text is inside the picture; here it would bury the page, and the numbers stand in the table below.
-    return f"![{one.caption.split(';')[0].split('.')[0]}](../charts/{findings.campaign}/{key}.svg)\n\n*{one.caption}*"
+    return embedded(findings, CHARTS[key])
 
 
 def _head(findings: Findings) -> str:
@@ -62,7 +63,7 @@ def _head(findings: Findings) -> str:
         notes.append(
             f"**Unfinished:** {findings.blocks_complete} of {plan.blocks} planned blocks are complete."
         )
-    notes += [*replaying.head(findings), *claims.ended(findings)]
+    notes += [*replaying.head(findings), *claims.ended(findings), *workloads.head(findings)]
     if findings.pilot:
         notes.append(
             "**Pilot:** there are too few blocks for a verdict; intervals are shown, claims are not."
@@ -214,7 +215,7 @@ def _switches(findings: Findings) -> str:
 
 def _quality(findings: Findings) -> str:
     """Section 4."""
-    pictures = [_chart(findings, key) for key in quality_charts.KEYS if CHARTS[key].has(findings)]
+    pictures = [embedded(findings, one) for one in quality_charts.charts(findings).values()]
     return "\n\n".join(["## 4. Quality", *pictures, quality.section(findings)])
 
 
@@ -233,7 +234,7 @@ def _again(findings: Findings) -> str:
             "## 6. Run it again, or check it",
             "",
             "```sh",
-            f"battery run --plan {findings.plan.name} {arms}{replaying.option(findings)}",
+            f"battery run {replaying.plan(findings)}{arms}{replaying.option(findings)}",
             f"battery verify {findings.campaign}",
             *replaying.again(findings),
             "```",

@@ -14,10 +14,18 @@ from benchmarks.engine.pipes import ROOT, Remote
 from switchboard.errors import ConfigError
 from switchboard.registry import known
 
-PLAIN, FUSED, ALL, MLX_LM, LLAMA = "plain", "fused", "all", "mlx_lm", "llama.cpp"
+PLAIN, ROWS, FUSED, ALL, MLX_LM, LLAMA = (
+    "plain",
+    "plain, rows",
+    "fused",
+    "all",
+    "mlx_lm",
+    "llama.cpp",
+)
 SLICES, ROUTE_SLICES = 4, 2
 """How often an arm has its turn in a round; less often among the routes, most of which are slow."""
 AS_SHIPPED = "as shipped"
+LARGE = ", large pages"
 DRAFT = "prompt_lookup"
 """The draft switch that `all` has, since there can be one only."""
 
@@ -31,6 +39,10 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 1
     blas: bool = True
     """Whether a BLAS is preloaded where there is one."""
+    pages: bool = True
+    """Whether memory in large pages is asked for where that helps."""
+    layout: str = "auto"
+    """Of switchboard's weights: `rows` keeps them as stored, `auto` puts wide ones column by column."""
     switches: tuple[str, ...] = ()
     lowest: bool = False
     """Asked at the lowest rung only: a single switch, so that reading long prompts leaves time for more blocks."""
@@ -61,7 +73,10 @@ def standard(threads: int, cores: int) -> list[Arm]:
     stages, _ = usable()
     fused = tuple(name for name in stages if name.startswith("fused_"))
     every = tuple(name for name, stage in stages.items() if stage != "draft" or name == DRAFT)
-    ours = [Arm(name=PLAIN, engine="switchboard", threads=threads, twin=True)]
+    ours = [
+        Arm(name=PLAIN, engine="switchboard", threads=threads, twin=True),
+        Arm(name=ROWS, engine="switchboard", threads=threads, layout="rows", twin=True),
+    ]
     ours += [
         Arm(name=name, engine="switchboard", threads=threads, switches=(name,), lowest=True, twin=True)
         for name in stages
@@ -82,17 +97,20 @@ def standard(threads: int, cores: int) -> list[Arm]:
 
 
 def routes(cores: int) -> list[Arm]:
-    """mlx_lm's loop in every format, as shipped and with a BLAS on one thread, fp32 also on all; as shipped first.
+    """mlx_lm's loop in every format, as shipped and with a BLAS on one thread; as shipped first.
+
+    fp32 also on all threads, and in large pages.
 
     More threads are given to fp32 alone: in the other formats no matrix product reaches the BLAS.
     """
     made = []
     for kind in ("quantized", "float32", "bfloat16"):
         counts = sorted({1, cores}) if kind == "float32" else [1]
-        for blas, count in [(False, 1), *((True, count) for count in counts)]:
+        tried = [(False, 1, False), *((True, count, False) for count in counts)]
+        for blas, count, pages in [*tried, (True, 1, True)] if len(counts) > 1 else tried:
             ways = f"BLAS, {count} thread{'s' if count > 1 else ''}" if blas else AS_SHIPPED
-            made.append(Arm(name=f"{kind}, {ways}", engine="mlx_lm", format=kind, threads=count, blas=blas,
-                            slices=ROUTE_SLICES))  # fmt: skip
+            made.append(Arm(name=f"{kind}, {ways}{LARGE if pages else ''}", engine="mlx_lm", format=kind,
+                            threads=count, blas=blas, pages=pages, slices=ROUTE_SLICES))  # fmt: skip
     return made
 
 
@@ -111,11 +129,15 @@ def start(arm: Arm, model: str, place: Path | None, longest: int, python: str) -
 
 def environment(arm: Arm, given: Mapping[str, str]) -> dict[str, str]:
     """What the process sees: no thread count or BLAS setting of ours, only the arm's."""
-    dropped = ("OMP_", "MKL_", "OPENBLAS_", "LD_PRELOAD", "SWITCHBOARD_", "PYTHONPATH")
+    dropped = (
+        "OMP_", "MKL_", "OPENBLAS_", "LD_PRELOAD", "GLIBC_TUNABLES", "SWITCHBOARD_", "PYTHONPATH",
+    )  # fmt: skip
     kept: dict[str, Any] = {
         name: value for name, value in given.items() if not name.startswith(dropped)
     }
     kept |= {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     if not arm.blas:
         kept["SWITCHBOARD_BLAS"] = "0"
+    if not arm.pages:
+        kept["SWITCHBOARD_HUGE_PAGES"] = "0"
     return kept

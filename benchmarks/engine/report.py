@@ -8,7 +8,7 @@ from typing import Any
 from battery.analyse.numerals import figure
 from battery.render import words
 from benchmarks.engine import ratios, routes
-from benchmarks.engine.arms import ALL, FUSED, LLAMA, MLX_LM, PLAIN
+from benchmarks.engine.arms import ALL, FUSED, LLAMA, MLX_LM, PLAIN, ROWS
 from benchmarks.engine.rounds import Sample
 
 
@@ -61,7 +61,12 @@ def _summary(told: dict[str, Any], samples: Sequence[Sample]) -> str:
     found = set(names(told))
     lines = []
     for arm, base, what in (
-        (PLAIN, MLX_LM, "All switches off, over mlx_lm with the same BLAS, threads and arrays"),
+        (
+            PLAIN,
+            MLX_LM,
+            "All switches off, over mlx_lm with the same weights, BLAS, threads and large pages",
+        ),
+        (ROWS, MLX_LM, "The same with its weights row by row, as mlx_lm has them"),
         (FUSED, MLX_LM, "`{arm}` ({on}), over the same mlx_lm"),
         (
             ALL,

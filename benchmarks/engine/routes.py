@@ -9,7 +9,7 @@ from battery.analyse.numerals import figure
 from battery.analyse.stats import Estimate
 from battery.render import words
 from benchmarks.engine import ratios
-from benchmarks.engine.arms import PLAIN
+from benchmarks.engine.arms import PLAIN, ROWS
 from benchmarks.engine.rounds import Sample
 
 HEAD = (
@@ -59,6 +59,34 @@ def busy(samples: Sequence[Sample], name: str) -> float:
     return sum(one.cpu_s for one in mine) / sum(one.seconds for one in mine)
 
 
+def large(facts: dict[str, Any]) -> bool:
+    """Whether a process's own memory lies in large pages, for the most part of its weights."""
+    return 2 * (facts.get("huge_pages") or 0) > facts["weight_bytes"]
+
+
+def _memory(facts: dict[str, Any]) -> str:
+    held = facts.get("huge_pages")
+    return (
+        "large pages not told" if held is None else f"{held / 1e6:,.0f} MB of memory in large pages"
+    )
+
+
+def _laid(told: dict[str, Any], facts: dict[str, Any]) -> str:
+    """How the weights of `plain` lie, and what that is worth over rows in the main comparison."""
+    if "layout" not in facts:
+        return ""
+    said = f" Its weights lie by {facts['layout']}."
+    samples = ratios.samples_of(told)
+    rungs = ratios.rungs_of(samples, PLAIN, ROWS) if ROWS in {one.arm for one in samples} else []
+    if not rungs:
+        return said
+    gains = (
+        f"{metric} {ratios.times(ratios.ratio(samples, PLAIN, ROWS, metric, rungs))}"
+        for metric in ("decode", "prefill")
+    )
+    return f"{said} Over the same engine with all weights by rows: {', '.join(gains)}."
+
+
 def _row(
     one: dict[str, Any], arms: Sequence[dict[str, Any]], samples: Sequence[Sample], rung: int
 ) -> tuple[str, ...]:
@@ -80,12 +108,14 @@ def _taken(
     """What `plain` runs with, found among the routes by what both processes told of themselves."""
     facts = {one["name"]: one["facts"] for one in told["arms"]}[PLAIN]
     ways = ("format", "blas", "blas_threads")
-    ours = next((one for one in arms if all(one["facts"][way] == facts[way] for way in ways)), None)
+    ours = next((one for one in arms if all(one["facts"][way] == facts[way] for way in ways)
+                 and large(one["facts"]) == large(facts)), None)  # fmt: skip
     best = ratios.fastest(samples, [one["name"] for one in arms], arms[0]["name"])
     said = (
         f"switchboard takes its route at the start: `{PLAIN}` ran with {facts['format']} weights and {facts['blas']},"
-        f" threads of it: {facts['blas_threads']}."
+        f" threads of it: {facts['blas_threads']}, {_memory(facts)}."
     )
+    said += _laid(told, facts)
     if ours is None:
         return f"{said} None of the routes above is that one; the fastest in decode is `{best}`."
     gain = over(samples, ours["name"], arms[0]["name"], "decode", rung)

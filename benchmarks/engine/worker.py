@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engine import pipes
-from switchboard import blas
+from switchboard import blas, pages
 
 
 def per_pass(model: Any) -> int:
@@ -43,7 +43,7 @@ def per_pass(model: Any) -> int:
 def told(version: str) -> dict[str, Any]:
     """The facts that both engines tell alike."""
     return {"version": version, "blas": blas.loaded(), "blas_threads": blas.threads_in_use(),
-            "mlx": metadata.version("mlx")}  # fmt: skip
+            "huge_pages": pages.held(), "mlx": metadata.version("mlx")}  # fmt: skip
 
 
 class Stream:
@@ -101,7 +101,8 @@ class Switchboard(Stream):
         from switchboard.session import open_session
 
         asked = parse_asked(arm["switches"], [])
-        config = Config(arm["model"], asked=asked, format=arm["format"], threads=arm["threads"])
+        ways = {name: arm[name] for name in ("format", "layout", "threads")}
+        config = Config(arm["model"], asked=asked, **ways)
         self._board = Board(config.asked, os.environ)
         self._session = open_session(config, resolve(arm["model"]), self._board)
         loaded = self._session.loaded
@@ -121,6 +122,7 @@ class Switchboard(Stream):
         return {
             **told(metadata.version("battery")),
             "format": loaded.format,
+            "layout": loaded.layout.told(),
             "parameters": loaded.parameters,
             "weight_bytes": per_pass(loaded.model),
             "chunk": session.CHUNK_CPU if mx.default_device() == mx.cpu else session.CHUNK_GPU,
@@ -216,8 +218,7 @@ ENGINES = {"switchboard": Switchboard, "mlx_lm": MlxLm}
 def main() -> None:
     """Replace the process by itself with a BLAS preloaded, where the arm has one, then serve."""
     arm = json.loads(sys.argv[1])
-    if arm["blas"]:
-        blas.preload(arm["threads"])
+    blas.preload(arm["threads"])
     pipes.serve(lambda: ENGINES[arm["engine"]](arm))
 
 

@@ -181,7 +181,8 @@ def _receipt(
     return Receipt(
         campaign=header.campaign, sequence=sequence, attempt=1, cell=cell, outcome="ok",
         arm=arm, arm_digest=arm.digest, plan_digest=header.plan_digest, command=("server", "--port", "0"),
-        request=Request(body_digest=body, prompt_digest=body, prompt_tokens=cell.rung, workload="prose",
+        request=Request(body_digest=body, prompt_digest=body, prompt_tokens=cell.rung,
+                        workload=header.plan.workload_of(cell.seed % 100),
                         sampler={"temperature": 0.7}, honoured="honoured"),
         trace=trace(rate, ttft, prompt=cell.rung, timings=timings),
         text=Text(digest=strict.digest(f"text {cell.rung} {cell.seed}"), characters=200),

@@ -47,7 +47,7 @@ def test_text_is_natural_and_does_not_repeat_itself(workload: str, natural: floa
 
 
 def test_shared_beginnings_are_measured() -> None:
-    sized = prompts.size_all("prose", [(150, 1), (150, 2), (300, 3)], count, 8)
+    sized = prompts.size_all([("prose", 150, 1), ("prose", 150, 2), ("prose", 300, 3)], count, 8)
     assert [prompt.rung for prompt in sized] == [150, 150, 300]
     assert all(prompt.shared_prefix < 12 for prompt in sized)
 

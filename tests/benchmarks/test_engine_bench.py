@@ -13,7 +13,7 @@ import pytest
 from battery.analyse.stats import paired
 from benchmarks.engine import __main__ as bench
 from benchmarks.engine import ratios, report
-from benchmarks.engine.arms import ALL, FUSED, MLX_LM, PLAIN, Arm
+from benchmarks.engine.arms import ALL, FUSED, MLX_LM, PLAIN, ROWS, Arm
 from benchmarks.engine.rounds import Sample
 
 ROOT = Path(__file__).parents[2]
@@ -198,3 +198,27 @@ def test_the_committed_page_is_that_of_the_committed_document() -> None:
     assert report.page(told) == (ROOT / "reports" / "engine.md").read_text()
     assert bench.text(told) == kept.read_text()
     assert copy.deepcopy(told)["command"] == "make bench-engine"
+
+
+def test_the_page_says_how_the_weights_lie_and_what_that_is_worth() -> None:
+    rows = [
+        sample(ROWS, rung, block, speed)
+        for rung, speed in zip(RUNGS, (8.0, 6.4), strict=True)
+        for block in BLOCKS
+    ]
+    told = document([*canned(), *rows])
+    assert "Its weights lie" not in report.page(told)
+    for one in told["arms"]:
+        one["facts"] |= {
+            "layout": "columns in 61 matrices (9 bytes), else rows",
+            "huge_pages": 400_000_000,
+        }
+    page = report.page(told)
+    assert "400 MB of memory in large pages" in page
+    assert (
+        "Its weights lie by columns in 61 matrices (9 bytes), else rows. Over the same engine with all"
+        in page
+    )
+    assert "None of the routes above is that one" in page
+    told["routes"]["arms"][1]["facts"]["huge_pages"] = 300_000_000
+    assert "None of the routes above is that one" not in report.page(told)

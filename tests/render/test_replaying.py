@@ -72,6 +72,16 @@ def test_fixed_texts_are_told_apart_from_each_blocks_own(tmp_path: Path) -> None
     assert lint(page, found) == []
 
 
+def test_a_replay_is_run_again_under_the_plan_that_it_had(tmp_path: Path) -> None:
+    own = replay(tmp_path, None, blocks=6)
+    assert "\nbattery run --arms A,C --replay free\n" in markdown(own)
+    assert own.plan.replayed is not None
+    source = msgspec.structs.replace(own.plan.replayed, plan="test")
+    given = replay(tmp_path / "given", None, blocks=6, plan={"replay": source})
+    assert "\nbattery run --plan test --arms A,C --replay free\n" in markdown(given)
+    assert "\nbattery run --plan test --arms A,C\n" in markdown(free(tmp_path))
+
+
 def test_both_intervals_stand_side_by_side_over_equally_many_blocks(tmp_path: Path) -> None:
     source = free(tmp_path, blocks=8, effect={"C": 1.2})
     found = replay(tmp_path, source.seal, effect={"C": 1.2})

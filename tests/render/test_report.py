@@ -151,8 +151,8 @@ def test_sections_and_charts(worlds: dict[str, Findings]) -> None:
         assert title in page
     assert "### 1.6" not in markdown(worlds["pilot"])
     found = worlds["faster"]
-    for key, chart in CHARTS.items():
-        assert (f"](../charts/{found.campaign}/{key}.svg)" in page) == chart.has(found)
+    for key in CHARTS:
+        assert f"](../charts/{found.campaign}/{key}.svg)" in page
     assert found.seal and found.seal in page
 
 

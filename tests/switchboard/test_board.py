@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from switchboard import blas
+from switchboard import blas, pages
 from switchboard.__main__ import threads_of
 from switchboard.board import Board
 from switchboard.config import Asked, Config, parse_asked
@@ -149,6 +149,7 @@ def test_no_preload_twice_and_none_when_killed(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr("os.execve", never)
     monkeypatch.setenv(blas.KILL, "0")
+    monkeypatch.setenv(pages.KILL, "0")
     blas.preload(1)
     monkeypatch.delenv(blas.KILL)
     monkeypatch.setenv(blas.MARK, "x")

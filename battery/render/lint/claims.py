@@ -202,10 +202,14 @@ def _unsupported(
 
 
 def _speaks(one: Ruling, arm: str, metric: str, context: str) -> bool:
-    """Whether a ruling is of that arm, metric and context; what is empty may be any, but no interim look."""
+    """Whether a ruling is of that arm, metric and context; what is empty may be any, but no interim look.
+
+    Nor one of a single workload: a sentence that names the kind of text is held against all of it, so as to be wary.
+    """
     looked = one.context.startswith("look")
     return (
-        arm in ("", one.candidate)
+        not one.workload
+        and arm in ("", one.candidate)
         and (metric in ("", one.metric) or (looked and not one.metric))
         and (context == one.context or (not context and not looked))
     )

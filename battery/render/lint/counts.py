@@ -13,7 +13,7 @@ from battery.render.lint.rule import Found, Report, rule
 _N = re.compile(r"\bn\s*=\s*(\d[\d,]*)(?P<of>\s+of\s+\d[\d,]*)?")
 _ENDED = re.compile(rf"\b(?:{'|'.join(word for word in OUTCOMES if word != 'ok')})\b")
 _K_OF_N = re.compile(r"\b[\d,]+ of [\d,]+\b")
-_KEYS = ("context", "contexts", "rung", "tokens", "metric", "suite", "phase", "block")
+_KEYS = ("context", "contexts", "rung", "tokens", "metric", "suite", "phase", "block", "workload")
 
 
 @rule(

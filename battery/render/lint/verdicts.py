@@ -43,6 +43,8 @@ class Ruling(msgspec.Struct, frozen=True):
     word: str
     change: Change | None = None
     """The figure behind it; None where it is not told beside the verdict."""
+    workload: str = ""
+    """The kind of text that it is of alone; empty for all that the campaign measured."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -114,7 +116,9 @@ def verdict_cells(table: Table) -> Iterator[Told]:
                 if not candidate and ratio is not None:
                     candidate = _of(table.head.cells[ratio])
                 change = _change(row.cells[ratio], said) if ratio is not None else None
-                told = Ruling(candidate, metric, context, _VERDICTS[word], change)
+                kind = table.column("workload")
+                workload = plain(row.cells[kind]) if kind is not None else ""
+                told = Ruling(candidate, metric, context, _VERDICTS[word], change, workload)
                 yield Told(told, said, row, place)
 
 
@@ -177,8 +181,10 @@ def contradictions(report: Report) -> Iterator[tuple[int, str]]:
 
 def _meant(findings: Findings, one: Ruling) -> list[Comparison]:
     """The comparisons that a ruling speaks of: all that what it leaves out may be."""
+    kinds = (kind.comparisons for kind in findings.by_workload if kind.workload == one.workload)
+    pool = next(kinds, ()) if one.workload else findings.comparisons
     return [
-        x for x in findings.comparisons
+        x for x in pool
         if one.candidate in ("", x.candidate) and one.metric in ("", x.metric) and one.context in ("", str(x.rung))
     ]  # fmt: skip
 

@@ -1,0 +1,232 @@
+"""The chart of a speculative rate by kind of text: tokens per step against steps per second, a panel per workload.
+
+Both axes are logarithmic, so that arms of one decode rate lie on one straight line, and a gain in the one that is paid
+for in full by the other moves along it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+
+from battery.analyse.findings import Findings
+from battery.analyse.mechanism import COST, GAIN
+from battery.analyse.speed import Level
+from battery.analyse.workloads import ByWorkload
+from battery.render import layout, style, words
+from battery.render.chart import Chart, of
+from battery.render.style import Look
+
+_NICE = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+_ROOM = 1.12
+"""By how much the axes reach beyond what is drawn."""
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """A value with its interval, and every window's own value by its number."""
+
+    value: float
+    low: float
+    high: float
+    windows: dict[int, float]
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """All that must be in the picture."""
+        return (self.value, self.low, self.high, *self.windows.values())
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """One arm on one kind of text."""
+
+    arm: str
+    place: int
+    """Of the arm."""
+    gain: Point
+    """Tokens per step."""
+    steps: Point
+    """Steps per second."""
+
+
+def _point(one: Level | None) -> Point | None:
+    """A level as a point; None without a value. Without an interval its ends are the value."""
+    if one is None or one.value is None:
+        return None
+    low, high = (one.value if end is None else end for end in (one.low, one.high))
+    return Point(value=one.value, low=low, high=high, windows=dict(one.windows))
+
+
+def steps_per_second(one: Level | None) -> Point | None:
+    """The inverse of seconds per step: geometric means and their intervals turn over exactly."""
+    seconds = _point(one)
+    if seconds is None:
+        return None
+    return Point(
+        value=1 / seconds.value, low=1 / seconds.high, high=1 / seconds.low,
+        windows={number: 1 / value for number, value in seconds.windows.items()},
+    )  # fmt: skip
+
+
+def marks(findings: Findings, kind: ByWorkload) -> list[Mark]:
+    """Every arm of which both counts are known on this kind of text, at the context of the primary endpoint."""
+    rung, found = findings.plan.anchor, []
+    for place, arm in enumerate(findings.arms):
+        gain = _point(kind.level(arm.arm.name, GAIN, rung))
+        steps = steps_per_second(kind.level(arm.arm.name, COST, rung))
+        if gain and steps:
+            found.append(Mark(arm=arm.arm.name, place=place, gain=gain, steps=steps))
+    return found
+
+
+def charts(findings: Findings) -> dict[str, Chart]:
+    """The chart by its key, where there are several kinds of text and a server that counts steps; else none."""
+    known = any(marks(findings, kind) for kind in findings.by_workload)
+    return {workloads.__name__: of(workloads, _told)} if known else {}
+
+
+def _told(findings: Findings) -> str:
+    """Alternative text: every mark in words."""
+    parts = []
+    for kind in findings.by_workload:
+        points = [
+            f"arm {one.arm} {one.gain.value:.3g} tokens per step at {one.steps.value:.3g} steps per second"
+            for one in marks(findings, kind)
+        ]
+        parts.append(f"On {kind.workload}: {'; '.join(points) or 'no arm counts steps'}.")
+    at = f"at {findings.plan.anchor:,} tokens of context"
+    return f"Tokens per step against steps per second {at}, by kind of text. {' '.join(parts)}"
+
+
+def workloads(findings: Findings) -> Figure:
+    """Tokens per step against steps per second, by kind of text; up and to the right more tokens come a second.
+
+    Both axes are logarithmic and the grey lines join equal decode rates, in tok/s, the dashed one that of the control:
+    an arm beyond it decodes more tokens a second, whatever its steps cost. Both counts are the servers' own.
+    """
+    kinds = findings.by_workload
+    every = [one for kind in kinds for one in marks(findings, kind)]
+    spans = (
+        _span([end for one in every for end in one.gain.ends]),
+        _span([end for one in every for end in one.steps.ends]),
+    )
+    top, plot, low = 1.3, 3.0, 0.85 + layout.LEGEND_ROW * layout.legend_rows(findings)
+    figure = Figure(figsize=(style.WIDTH, top + plot + low))
+    title = f"Tokens per step × steps per second at {findings.plan.anchor:,} tokens, by workload"
+    level = words.confidence(findings)
+    point = f"point: geometric mean over windows; bars: {level} t intervals; pale: single windows"
+    how = f"{point}; grey: tok/s, dashed: the control's"
+    layout.heading(figure, layout.titled(title, findings), how)
+    left, gap = 0.8, 0.22
+    width = (style.WIDTH - left - 0.3 - gap * (len(kinds) - 1)) / len(kinds)
+    for place, kind in enumerate(kinds):
+        axes = layout.axes(figure, left + place * (width + gap), low, width, plot)
+        _panel(axes, marks(findings, kind), *spans)
+        axes.set_title(kind.workload, fontsize=style.NORMAL, color=style.INK, pad=8)
+        if place:
+            axes.tick_params(axis="y", labelleft=False)
+        else:
+            axes.set_ylabel("steps per second", labelpad=4)
+        if place == len(kinds) // 2:
+            axes.set_xlabel("tokens per step", labelpad=4)
+    layout.legend(figure, findings)
+    return figure
+
+
+def _span(values: Sequence[float]) -> tuple[float, float]:
+    """The ends of an axis: all values with room around them, and never less than half an octave."""
+    low, high = min(values) / _ROOM, max(values) * _ROOM
+    short = max(0.0, math.log(math.sqrt(2)) - math.log(high / low)) / 2
+    return low * math.exp(-short), high * math.exp(short)
+
+
+def _panel(
+    axes: Axes, shown: Sequence[Mark], across: tuple[float, float], up: tuple[float, float]
+) -> None:
+    """One kind of text: lines of equal rate below, then windows, intervals and means."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(*across)
+    axes.set_ylim(*up)
+    axes.grid(False)
+    for axis, (low, high) in ((axes.xaxis, across), (axes.yaxis, up)):
+        axis.set_major_locator(FixedLocator(_ticks(low, high)))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.tick_params(length=3, pad=4)
+    _rates(axes, across, up, next((one for one in shown if one.place == 0), None))
+    for one in reversed(shown):  # the control last, on top of what equals it
+        look = Look(one.place)
+        shared = [number for number in one.gain.windows if number in one.steps.windows]
+        axes.plot(
+            [one.gain.windows[n] for n in shared], [one.steps.windows[n] for n in shared],
+            linestyle="none", marker=look.marker, markersize=3.5, color=look.colour, alpha=0.3, zorder=3,
+        )  # fmt: skip
+        for ends, fixed, along in (
+            ((one.gain.low, one.gain.high), one.steps.value, True),
+            ((one.steps.low, one.steps.high), one.gain.value, False),
+        ):
+            pair = (fixed, fixed)
+            axes.plot(
+                *((ends, pair) if along else (pair, ends)),
+                color=look.colour,
+                linewidth=1.4,
+                zorder=4,
+            )
+        axes.plot(
+            [one.gain.value], [one.steps.value], marker=look.marker, markersize=8, color=look.colour,
+            markeredgecolor="white", linestyle="none", zorder=5,
+        )  # fmt: skip
+    if not shown:
+        axes.text(
+            0.5, 0.5, "no arm counts steps", transform=axes.transAxes, ha="center", color=style.QUIET
+        )  # fmt: skip
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round values of an axis: evenly spread on a logarithm, or where few of these are inside on a plain scale."""
+    found = rates(low, high, 5)
+    plain = MaxNLocator(4).tick_values(low, high)
+    return found if len(found) >= 3 else [float(tick) for tick in plain if low <= tick <= high]
+
+
+def _rates(
+    axes: Axes, across: tuple[float, float], up: tuple[float, float], control: Mark | None
+) -> None:
+    """Lines of equal decode rate, each with its figure where it leaves the panel, and dashed that of the control."""
+    for rate in rates(across[0] * up[0], across[1] * up[1]):
+        x, y = _through(rate, across, up)
+        axes.plot(x, y, color=style.GRID, linewidth=1.0, zorder=1)
+        beside = math.log(across[1] / x[1]) / math.log(across[1] / across[0])
+        above = math.log(y[1] / up[0]) / math.log(up[1] / up[0])
+        if (beside < 0.01 and above < 0.07) or 0.01 <= beside < 0.12:
+            continue  # in the corner there is no room
+        axes.annotate(
+            f"{rate:g}", (x[1], y[1]), xytext=(-2, -3) if beside < 0.01 else (3, 2), textcoords="offset points",
+            fontsize=style.SMALL, color=style.QUIET, ha="right" if beside < 0.01 else "left",
+            va="top" if beside < 0.01 else "bottom", zorder=2,
+        )  # fmt: skip
+    if control is not None:
+        x, y = _through(control.gain.value * control.steps.value, across, up)
+        axes.plot(x, y, color=style.QUIET, linewidth=1.1, linestyle=(0, (4, 3)), zorder=2)
+
+
+def _through(
+    rate: float, across: tuple[float, float], up: tuple[float, float]
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Where the line of a decode rate enters and leaves a panel: both abscissae, both ordinates."""
+    x = (max(across[0], rate / up[1]), min(across[1], rate / up[0]))
+    return x, (rate / x[0], rate / x[1])
+
+
+def rates(low: float, high: float, most: int = 7) -> list[float]:
+    """Round values between two, evenly spread on a logarithmic axis, `most` at most."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    nice = [n * 10.0**power for power in powers for n in _NICE]
+    inside = [rate for rate in nice if low < rate < high]
+    every = -(-len(inside) // most) or 1
+    return inside[::every]
