@@ -3,7 +3,8 @@
 A bar is about an interval, not about a verdict: it is met where the interval's near end clears the bound, failed where
 the far end does not reach it either, and undecided in between. It is undecided too where the comparison carries no
 claim: a pilot, a campaign that is not finished, pairs that are missing, a doubt that voids. No bar is corrected for
-others: each was asked for by itself, and a plan with many is to be read as such.
+others: each was asked for by itself, and a plan with many is to be read as such. What voids a speed says nothing of
+answers, and the other way round.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import Literal
 
 import msgspec
 
-from battery.analyse.numerals import percent
+from battery.analyse.numerals import percent, points
+from battery.analyse.quality import Quality
 from battery.analyse.speed import Comparison
 from battery.analyse.stopping import DECIDED
+from battery.analyse.tasks_changed import STRICT_ONLY, Paired, judge
 from battery.ledger.claims import Bar, wording
 from battery.ledger.plan import Plan
 
@@ -55,7 +58,9 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[str, ...]
     comparisons: tuple[Comparison, ...]
     hindrance: str
-    """Why nothing can be claimed at all: what voids the campaign, or what it still waits for."""
+    """Why nothing can be claimed of speed at all: what voids the campaign, or what it still waits for."""
+    quality: Quality | None = None
+    """None: no arm was asked."""
 
 
 def results(
@@ -89,12 +94,44 @@ def _standing(one: BarResult, declared: bool) -> BarResult:
 def _quality(
     bar: Bar, within: float, measured: Measured, candidate: str, sealed: bool
 ) -> BarResult:
-    """A bar on a quality suite. There are no receipts of quality, so none is decided."""
-    what = wording(bar, "within", within, 0, (measured.control, candidate))
+    """A bar on a quality suite: of strict pass@1, by its 90 % interval, whatever was cut off.
+
+    A verdict that holds under strict only leaves it undecided: answers that were cut off could turn it.
+    """
+    pair, why = _pair(bar, measured, candidate)
+    outcome: Outcome = "undecided"
+    low, high = None, None
+    if pair is not None:
+        low, high = round(pair.strict.low, 12), round(pair.strict.high, 12)
+        verdict = judge(pair, within, why)
+        words: dict[str, Outcome] = {"non-inferior": "met", "inferior": "failed"}
+        told = f"{points(low)} to {points(high)} points (90 % interval)"
+        if STRICT_ONLY in verdict.qualifier:
+            why = f"{verdict.word} {STRICT_ONLY}: {verdict.why}"
+        else:
+            outcome = words.get(verdict.word, "undecided")
+            why = verdict.why or told
     return BarResult(
-        what=what, candidate=candidate, metric=str(bar.suite), rung=None, side="within",
-        bound=within, low=None, high=None, outcome="undecided", why="quality was not run", sealed=sealed,
+        what=wording(bar, "within", within, 0, (measured.control, candidate)),
+        candidate=candidate, metric=str(bar.suite), rung=None, side="within", bound=within, low=low, high=high,
+        outcome=outcome, why=why, sealed=sealed,
     )  # fmt: skip
+
+
+def _pair(bar: Bar, measured: Measured, candidate: str) -> tuple[Paired | None, str]:
+    """The comparison that a quality bar is of, and what keeps it open; None with the reason where there is none."""
+    if measured.quality is None:
+        return None, "quality was not run"
+    if candidate not in measured.candidates:
+        others = ", ".join(measured.candidates) or "none"
+        return None, f"no such candidate was measured; those that were: {others}"
+    named = (
+        x for x in measured.quality.changes if (x.candidate, x.suite) == (candidate, bar.suite)
+    )
+    one = next(named, None)
+    if one is None:
+        return None, f"quality was not run on {bar.suite} by both arms"
+    return one.paired, one.refused or one.unanswered
 
 
 def _speed(

@@ -17,6 +17,7 @@ from battery.analyse import bars as barring
 from battery.analyse import doubts as doubting
 from battery.analyse import drift as drifting
 from battery.analyse import facts, gating, speed, stopping
+from battery.analyse import quality as grading
 from battery.analyse.bars import BarResult
 from battery.analyse.blocks import left_beside, with_journal
 from battery.analyse.conditions import Beside, Case, Doubt
@@ -32,6 +33,7 @@ from battery.analyse.fits import Fit, fits
 from battery.analyse.gating import Disturbance, GateFacts, Phase
 from battery.analyse.lengths import Lengths, lengths
 from battery.analyse.mechanism import Mechanism, mechanisms
+from battery.analyse.quality import Quality
 from battery.analyse.rows import MEASURES, rows
 from battery.analyse.speed import Comparison, Ladder, Level
 from battery.analyse.stats import FEWEST_BLOCKS, Verdict
@@ -113,6 +115,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     doubts: tuple[Doubt, ...]
     bars: tuple[BarResult, ...] = ()
     """The bars that the plan declares, and what became of each."""
+    quality: Quality | msgspec.UnsetType = msgspec.UNSET
+    """Not written where no arm was asked, so that findings of speed alone have the bytes that they had."""
     workloads: tuple[ByWorkload, ...] | msgspec.UnsetType = msgspec.UNSET
     """Each kind of text by itself, where the plan measures several; everything else is over their equal shares."""
 
@@ -151,9 +155,14 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
         waits = "" if self.stopped.ended_at else self.stopped.why
         measured = barring.Measured(
             plan=self.plan, control=self.control, candidates=self.candidates, comparisons=self.comparisons,
-            hindrance=voids[0] if voids else waits,
+            hindrance=voids[0] if voids else waits, quality=self.graded,
         )  # fmt: skip
         return barring.results(bars, measured, sealed, declared)
+
+    @property
+    def graded(self) -> Quality | None:
+        """What quality receipts tell; None where there are none."""
+        return self.quality if isinstance(self.quality, Quality) else None
 
     @property
     def asked(self) -> int:
@@ -193,6 +202,7 @@ def analyse(folder: Path) -> Findings:
         intact,
         campaign.journal(),
         left_beside(campaign),
+        grading.quality(folder, header),
     )
 
 
@@ -233,15 +243,18 @@ def found(
     intact: bool = True,
     events: Events = (),
     beside: Beside = NOTHING_BESIDE,
+    quality: Quality | msgspec.UnsetType = msgspec.UNSET,
 ) -> Findings:
     """The findings of receipts in memory: what `analyse` finds, but for the folder.
 
     `unreadable` are complaints about receipts left out, `pool` why some could not be pooled, `intact` whether the files
     are those that were sealed. `events` are those of the journal: looks that it notes are what happened; without them
-    they are derived. `beside` explains numbers that no receipt has here.
+    they are derived. `beside` explains numbers that no receipt has here;
+    `quality` is what quality receipts told.
     """
     beside = with_journal(beside, events)
     whole = _everything(receipts, header, list(unreadable), pool, seal, events, beside)
+    whole = msgspec.structs.replace(whole, quality=quality)
     sealed = seal is not None and not pool and intact
     bars = whole.held_against(header.plan.bars, sealed, declared=True)
     whole = msgspec.structs.replace(whole, bars=bars)

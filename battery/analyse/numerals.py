@@ -20,3 +20,11 @@ def percent(share: float, digits: int = 2, sign: bool = False) -> str:
     told = figure(100 * abs(share), digits)
     before = "−" if share < 0 else "+" if sign and share > 0 else ""
     return f"{before}{told} %"
+
+
+def points(share: float, sign: bool = True, decimals: int = 1) -> str:
+    """A difference of shares in points: `−0.6`, `+3.0`; what rounds to zero has no sign."""
+    told = f"{abs(100 * share):.{decimals}f}"
+    if not told.strip("0."):
+        return told
+    return f"{'−' if share < 0 else '+' if sign else ''}{told}"

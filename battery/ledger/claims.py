@@ -20,7 +20,16 @@ FEWEST_BLOCKS = 6
 """Below six blocks there is no verdict: three blocks of one sign happen in a quarter of all null batteries."""
 
 Rule = Literal["fixed", "looks", "precision"]
-Suite = Literal["humaneval", "humaneval+", "mbpp", "mbpp+"]
+POOL = "pool"
+"""The name of all suites of a campaign taken together."""
+Suite = Literal["humaneval", "humaneval+", "mbpp", "mbpp+", "pool"]
+QUALITY_MARGINS: dict[str, float] = {
+    "humaneval": 0.05, "humaneval+": 0.05, "mbpp": 0.03, "mbpp+": 0.03,
+}  # fmt: skip
+"""Non-inferiority margins of pass@1 where the plan has no bar, as shares; a pool's is the smallest of its suites'.
+
+164 tasks of which 4 % change show 5 points nine times of ten, and 3 points six times; 591 tasks show 3 points.
+"""
 
 
 class Stopping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,6 +88,7 @@ class Bar(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at_least: float | None = None
     at_most: float | None = None
     suite: Suite | None = None
+    """`pool`: all suites that both arms were asked."""
     within: float | None = None
     """Non-inferiority margin of a suite's pass@1, as a share: 0.05 is 5 points."""
     why: str = ""
@@ -155,12 +165,24 @@ def wording(bar: Bar, side: str, bound: float, rung: int, arms: tuple[str, str])
     """One side of a bar in words; `arms` are control and candidate, `side` is `at least`, `at most` or `within`."""
     control, candidate = arms[0], arms[1] or "the candidate"
     if bar.suite is not None:
-        return (
-            f"{bar.suite}: {candidate} not worse than {control} by more than {100 * bound:g} points"
-        )
+        where = "all suites pooled" if bar.suite == POOL else bar.suite
+        return f"{where}: {candidate} not worse than {control} by more than {100 * bound:g} points"
     end = "lower" if side == "at least" else "upper"
     percent = f"{100 * bound:+.4g} %".replace("-", "−")
     return f"{bar.metric} at {rung:,}: {candidate} over {control} {side} {percent} (interval's {end} end)"
+
+
+def quality_margin(plan: Plan, candidate: str, suite: str, suites: Sequence[str]) -> float:
+    """The margin that a candidate's quality is held against: that of the plan's bar on the suite, else the usual one.
+
+    `suites` are those behind a pool. Of several bars the smallest counts.
+    """
+    declared = [
+        bar.within
+        for bar in plan.bars
+        if bar.suite == suite and bar.within is not None and bar.candidate in ("", candidate)
+    ]
+    return min(declared or [QUALITY_MARGINS[name] for name in suites])
 
 
 def asked(plan: Plan, arms: Sequence[str]) -> list[str]:

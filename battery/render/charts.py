@@ -18,7 +18,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from battery.analyse.findings import Findings
 from battery.analyse.speed import MAIN
 from battery.ledger.store import pretty, replace
-from battery.render import forest, ladder, layout, style, tradeoff, words
+from battery.render import forest, ladder, layout, quality_charts, style, tradeoff, words
 from battery.render.chart import Chart, Draw, Tell, of
 from battery.render.style import Look
 
@@ -60,7 +60,7 @@ def chart(alt: Tell) -> Callable[[Draw], Draw]:
 
 def charts_of(findings: Findings) -> dict[str, Chart]:
     """Every chart that a campaign has, by key."""
-    return {**CHARTS, **tradeoff.charts(findings)}
+    return {**CHARTS, **tradeoff.charts(findings), **quality_charts.charts(findings)}
 
 
 def _told(metric: str) -> Callable[[Findings], str]:

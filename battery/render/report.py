@@ -17,6 +17,8 @@ from battery.render import (
     course,
     drift,
     gating,
+    quality,
+    quality_charts,
     record,
     replaying,
     speculation,
@@ -78,9 +80,10 @@ def _head(findings: Findings) -> str:
         f"Primary endpoint, declared before measuring: {findings.measure(plan.primary.metric).title} at {plan.anchor:,}"
         f" tokens of context, practical margin {100 * plan.margins.of(plan.primary.metric):g} %."
     )
-    quality = "\n".join(["- Quality: not run (section 4).", *claims.bars_met(findings)])
+    told = [f"- {line}" for line in quality.lines(findings, mark="**")]
+    beside = "\n".join([*told, *claims.bars_met(findings)])
     return "\n\n".join(
-        [f"# {findings.campaign}", *notes, f"{lines}\n{quality}", endpoint]
+        [f"# {findings.campaign}", *notes, f"{lines}\n{beside}", endpoint]
     )  # fmt: skip
 
 
@@ -211,11 +214,9 @@ def _switches(findings: Findings) -> str:
 
 
 def _quality(findings: Findings) -> str:
-    """Section 4: this campaign's receipts are of speed only."""
-    return (
-        "## 4. Quality\n\nNot run: the campaign holds no quality receipts. Nothing here says that an arm answers as"
-        " well as the control."
-    )
+    """Section 4."""
+    pictures = [embedded(findings, one) for one in quality_charts.charts(findings).values()]
+    return "\n\n".join(["## 4. Quality", *pictures, quality.section(findings)])
 
 
 def _validity(findings: Findings) -> str:

@@ -8,7 +8,7 @@ from battery.analyse.findings import Findings
 from battery.analyse.sensitivity import Sensitivity
 from battery.analyse.speed import Comparison
 from battery.analyse.stats import FEWEST_BLOCKS, MOST_BLOCKS
-from battery.render import words
+from battery.render import quality, words
 from battery.render.words import table
 
 
@@ -36,6 +36,7 @@ def _headline(findings: Findings, one: Comparison, mark: str) -> str:
         return f"{what} {basis}. Pilot: no verdict below {FEWEST_BLOCKS} blocks."
     tail = f": {one.verdict.why}" if one.verdict.why else ""
     told = f"{mark}{one.verdict.word}{mark} {one.verdict.qualifier}".strip()
+    told = quality.beside(findings, one, told, mark)
     screened = "; exploratory, one of the questions of a screen" if one.exploratory else ""
     return f"{what} {basis}: {told}{tail}{screened}."
 

@@ -24,6 +24,7 @@ from battery.ledger.store import (
     ended_by_rule,
     pretty,
 )
+from battery.render import verify_quality
 from battery.render.charts import MANIFEST, draw, manifest
 from battery.render.lint.check import lint
 from battery.render.report import markdown
@@ -58,7 +59,10 @@ def verify(root: Path, campaign: str) -> list[Problem]:
     try:
         store.header()
         findings = analyse(store.folder)
-        found = [*_seal(store), *_receipts(store, ended_by_rule(store) or findings.asked)]
+        found = [
+            *_seal(store), *_receipts(store, ended_by_rule(store) or findings.asked),
+            *(Problem(place=place, what=what, remedy=how) for place, what, how in verify_quality.problems(store)),
+        ]  # fmt: skip
     except ReceiptError as broken:
         return [
             Problem(

@@ -20,6 +20,7 @@ from synthetic import World, build, fails
 from battery.analyse.findings import Findings, analyse
 from battery.ledger.receipt import Receipt
 from battery.render import style
+from battery.render.chart import Chart
 from battery.render.charts import CHARTS, MANIFEST, Manifest, render_charts
 
 LONG = tuple(f"arm-with-a-rather-long-name-number-{i:05d}" for i in range(8))
@@ -78,8 +79,13 @@ def shown(figure: Figure) -> list[tuple[str, Bbox]]:
 def test_no_text_overlaps_or_leaves_the_picture(
     name: str, key: str, worlds: dict[str, Findings]
 ) -> None:
+    clear(worlds[name], CHARTS[key])
+
+
+def clear(findings: Findings, chart: Chart) -> None:
+    """No text of the chart lies over another or leaves the picture."""
     with style.pinned():
-        figure = CHARTS[key].draw(worlds[name])
+        figure = chart.draw(findings)
         found = shown(figure)
     page = figure.bbox
     for text, box in found:
@@ -88,7 +94,9 @@ def test_no_text_overlaps_or_leaves_the_picture(
     for (one, left), (other, right) in combinations(found, 2):
         overlap = Bbox.intersection(left, right)
         if overlap is not None and overlap.width > 1 and overlap.height > 1:
-            rotated = key == "summary" and all(re.fullmatch(r"[\d,]+", t) for t in (one, other))
+            rotated = chart.key == "summary" and all(
+                re.fullmatch(r"[\d,]+", t) for t in (one, other)
+            )
             # The boxes of slanted labels overlap at their corners where the letters do not.
             assert rotated, f"{one!r} lies over {other!r}"
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import msgspec
 
 from battery.analyse.findings import Findings
-from battery.render.lint import claims, counts, headline, replays, wording
+from battery.render.lint import claims, counts, headline, quality, replays, wording
 from battery.render.lint.page import read
 from battery.render.lint.rule import RULES, Report
 
 __all__ = ["RULES", "Violation", "lint", "listed"]
-FAMILIES = (headline, replays, counts, claims, wording)
+FAMILIES = (headline, replays, quality, counts, claims, wording)
 """The modules whose rules are applied; importing them declares the rules."""
 
 

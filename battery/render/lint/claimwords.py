@@ -75,7 +75,7 @@ _CLAIM = re.compile(
     re.I,
 )  # fmt: skip
 _NO_CLAIM = re.compile(
-    r"\b(?:higher|lower|more|less|smaller|larger|faster) (?:is|are) (?:better|worse)\b",
+    r"\b(?:higher|lower|more|less|smaller|larger|faster) (?:is|are) (?:better|worse)\b|\bcut(?:s|ting)?[ -]off\b",
     re.I,
 )
 _FIGURE = re.compile(r"\d\s*(?:%|×|x\b|times\b)")

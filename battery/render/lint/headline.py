@@ -23,6 +23,9 @@ _MARGIN = re.compile(rf"\bmargin\b[^.;]{{0,30}}?{SIGNED}\s*(?:%|points?|pp)")
 def headlines(report: Report) -> Iterator[Passage]:
     """The passages at the top of the page that state an estimate or a change."""
     for passage in report.page.top:
+        # the quality line is no estimate over blocks; `lint.quality` has its rules
+        if re.match(r"\s*Quality\b", passage.text):
+            continue
         if _has_interval(passage) or _CHANGE.search(passage.text):
             yield passage
 
