@@ -1,4 +1,4 @@
-"""The verb that asks arms coding tasks."""
+"""The verb that asks arms coding tasks, and has the answers graded."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import msgspec
 import typer
 from rich.console import Console
 
 from battery.choices import asked_campaign, load_arms
+from battery.cli import scoring
 from battery.cli.options import ArmsOption, RootOption, app, out
 from battery.ledger import saved, strict
 from battery.ledger.answers import SUITES, SuiteName
+from battery.ledger.arm import Arm
 from battery.ledger.asked import Quality, settings
 from battery.ledger.errors import CellsFailed, InputError
 
@@ -89,7 +91,7 @@ def ask(
     as_json: JsonOption = False,
     root: RootOption = Path(),
 ) -> None:
-    """Ask arms coding tasks at the sampler their speed is measured at, and keep every answer.
+    """Ask arms coding tasks at the sampler their speed is measured at, keep every answer, and grade them.
 
     Ctrl-C stops it resumable: the same command goes on where it stopped. Answers lie in the campaign's quality/.
     """
@@ -110,7 +112,8 @@ def ask(
         came = Questioner(
             chosen, to_ask, loaded, folder, telling, asking=asking, limit=limit, port=port
         ).run()
-    _end(folder, came, console, as_json)
+        figures = [] if ask_only else _graded(folder, loaded, to_ask, root, telling)
+    _end(folder, came, figures, console, as_json)
 
 
 def _introduce(loaded: Sequence[Loaded], telling: Telling) -> None:
@@ -123,11 +126,34 @@ def _introduce(loaded: Sequence[Loaded], telling: Telling) -> None:
         )
 
 
-def _end(folder: Path, came: Mapping[str, int], console: Console, as_json: bool) -> None:
+def _graded(
+    folder: Path, suites: Sequence[Loaded], arms: Sequence[Arm], root: Path, telling: Telling
+) -> list[dict[str, Any]]:
+    """Grade what these arms answered, write their scores and tell them; the figures of each."""
+    from battery.quality.score import score_suite
+
+    found: list[dict[str, Any]] = []
+    for loaded in suites:
+        names = [arm.name for arm in arms]
+        for scores in score_suite(
+            folder, loaded, names, cache=root / scoring.CACHE, say=telling.note
+        ):
+            found.append(scoring.told(scores))
+            telling.note(scoring.line(found[-1]))
+    return found
+
+
+def _end(
+    folder: Path,
+    came: Mapping[str, int],
+    scores: list[dict[str, Any]],
+    console: Console,
+    as_json: bool,
+) -> None:
     """Say what came; CellsFailed where a request brought no answer."""
     if as_json:
         told = {"campaign": folder.name, "answers": came["answers"], "errors": came["errors"]}
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps({**told, "scores": scores}) + "\n")
     else:
         console.print(f"{came['answers']} answers in {folder / saved.FOLDER}", markup=False)
     if came["errors"]:

@@ -73,12 +73,12 @@ def score(
     for scores in score_campaign(
         folder, data or (), cache=cache, workers=workers, say=lambda line: console.print(line, markup=False)
     ):  # fmt: skip
-        told = _told(scores)
-        errors += told["errors"]
+        figures = told(scores)
+        errors += figures["errors"]
         if as_json:
-            sys.stdout.write(json.dumps(told) + "\n")
+            sys.stdout.write(json.dumps(figures) + "\n")
         else:
-            console.print(_line(told), markup=False)
+            console.print(line(figures), markup=False)
     if errors:
         raise CellsFailed(f"{errors} requests brought no answer; battery quality asks them again")
 
@@ -130,7 +130,7 @@ def _beside(path: Path) -> list[Path]:
     return [found[suite][1] for suite in ("humaneval", "mbpp", "humaneval+") if suite in found]
 
 
-def _told(scores: Scores) -> dict[str, Any]:
+def told(scores: Scores) -> dict[str, Any]:
     """A suite's scores in figures."""
     from battery.quality.grade import summary
 
@@ -148,9 +148,10 @@ def _told(scores: Scores) -> dict[str, Any]:
     }
 
 
-def _line(told: dict[str, Any]) -> str:
+def line(figures: dict[str, Any]) -> str:
     """The same for a reader."""
+    one = figures
     return (
-        f"{told['arm']} {told['suite']}: {told['passed']} of {told['answers']} pass, {told['truncated']} cut off,"
-        f" {told['errors']} request errors, {told['suspicious']} suspicious"
+        f"{one['arm']} {one['suite']}: {one['passed']} of {one['answers']} pass, {one['truncated']} cut off,"
+        f" {one['errors']} request errors, {one['suspicious']} suspicious"
     )

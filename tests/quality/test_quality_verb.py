@@ -168,6 +168,35 @@ def test_wrong_words_are_exit_2_and_start_nothing(
     assert not (root / "receipts").exists()
 
 
+def test_what_was_asked_is_graded_and_can_be_graded_again(
+    root: Path, call: Callable[..., Said], few: Loaded, arm: Callable[..., None]
+) -> None:
+    cut = {"content": "def plus_1(x", "finish": "length"}
+    arm(
+        {
+            **{task: right(task) for task in few.tasks},
+            few.tasks[1]: cut,
+            few.tasks[2]: {"content": "", "tokens": 0},
+        }
+    )
+    words = [word for word in WORDS if word != "--ask-only"]
+    done = call(*words, "--allow-code-execution", "--json")
+    assert done.returncode == 0, done.stderr
+    (told,) = json.loads(done.stdout)["scores"]
+    assert (told["arm"], told["suite"], told["passed"], told["truncated"]) == (
+        "A",
+        "humaneval",
+        4,
+        1,
+    )
+    scores = saved.read_scores(root / "receipts" / "camp", "A", "humaneval")
+    assert scores is not None and [row.status for row in scores.graded].count("empty") == 1
+    again = call("score", "camp", "--data", "six.jsonl", "--allow-code-execution", "--json")
+    assert again.returncode == 0 and json.loads(again.stdout) == told
+    later = saved.read_scores(root / "receipts" / "camp", "A", "humaneval")
+    assert later is not None and later.answers_digest == scores.answers_digest
+
+
 def test_nothing_is_graded_without_leave(
     arm: Callable[..., None], call: Callable[..., Said]
 ) -> None:
