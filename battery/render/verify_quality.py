@@ -1,8 +1,8 @@
 """Do quality receipts still hold? Each is read again and held against the answers that were graded.
 
 Programs are not run again here: that is `battery score`, and needs leave to run code. What can be told without is told:
-that the answers are those of the digest, that every answer has its verdict and no other, and that arms were sent the
-same requests.
+that the answers are those of the digest, that every answer has its verdict and no other, that arms were sent the same
+requests, and that the scores tell what the record of the asking tells.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from battery.analyse import asked
 from battery.analyse.asked import FOLDER, Kept
+from battery.ledger import saved
 from battery.ledger.answers import Answer
 from battery.ledger.errors import ReceiptError
 from battery.ledger.store import Campaign
@@ -34,6 +33,8 @@ def problems(store: Campaign) -> Iterator[Found]:
     for path in sorted(folder.glob("*.jsonl")):
         if path.stem not in known:
             yield f"{where}/{path.name}", "these answers have no receipt", "grade them"
+    for file, what, remedy in saved.unlike_asked(store.folder, store.header().arm_digests):
+        yield f"receipts/{store.folder.name}/{file}", what, remedy
     requests: dict[tuple[str, str, int, int], tuple[str, str]] = {}
     for kept in good:
         path = (folder / kept.file).with_suffix(".jsonl")
@@ -56,18 +57,11 @@ def problems(store: Campaign) -> Iterator[Found]:
                 break
 
 
-def _answers(path: Path) -> dict[tuple[str, int], Answer]:
-    """The answers of a file by task and sample, the last of each; ReceiptError where it cannot be read."""
+def _answers(path: Path) -> dict[saved.Key, Answer]:
+    """The answers that count in a file; ReceiptError where it cannot be read."""
     if not path.is_file():
         raise ReceiptError("the answers that were graded are missing")
-    found = {}
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        try:
-            answer = msgspec.json.decode(line, type=Answer)
-        except msgspec.DecodeError as broken:
-            raise ReceiptError(f"line {number} cannot be read ({broken})") from broken
-        found[answer.task, answer.sample] = answer
-    return found
+    return saved.standing(saved.read_answers(path))
 
 
 def _contrary(kept: Kept, answers: dict[tuple[str, int], Answer]) -> Iterator[str]:

@@ -8,8 +8,9 @@ from typing import Any, get_args
 
 import msgspec
 
-from battery.ledger import strict
+from battery.ledger import saved, strict
 from battery.ledger.answers import Answer, Dataset, Graded, Grader, Scores, Status, SuiteName
+from battery.ledger.asked import Asked, Session
 from battery.ledger.store import Campaign, pretty
 
 SIZES = {"humaneval": 164, "humaneval+": 164, "mbpp": 427, "mbpp+": 378}
@@ -73,7 +74,7 @@ def scores(
 
 
 def keep(folder: Path, one: Scores, answers: bool = True) -> Path:
-    """Write a receipt, with answers that fit it; its path."""
+    """Write a receipt, with answers and a record of what was asked that fit it; its path."""
     suite = one.dataset.suite
     path = folder / "quality" / f"{one.arm.name}.{suite}.json"
     path.parent.mkdir(exist_ok=True)
@@ -83,8 +84,25 @@ def keep(folder: Path, one: Scores, answers: bool = True) -> Path:
         )
         path.with_suffix(".jsonl").write_bytes(lines)
         one = msgspec.structs.replace(one, answers_digest=strict.digest(lines))
+        record = saved.asked_path(folder, one.arm.name, suite)
+        record.parent.mkdir(exist_ok=True)
+        record.write_bytes(pretty(_asked(folder, one)))
     path.write_bytes(pretty(one))
     return path
+
+
+def _asked(folder: Path, one: Scores) -> Asked:
+    """The record that such scores were completed from."""
+    session = Session(
+        started="2026-01-02T03:00:00Z", ended=one.ended, concurrency=one.concurrency, answers=len(one.graded),
+        engagement=one.engagement,
+    )  # fmt: skip
+    plan_digest = Campaign(folder).header().plan_digest
+    return Asked(
+        campaign=one.campaign, arm=one.arm, arm_digest=one.arm_digest, plan_digest=plan_digest,
+        dataset=one.dataset, samples=one.samples, tasks=one.tasks, sampler=one.sampler, prompt_style=one.prompt_style,
+        sessions=(session,),
+    )  # fmt: skip
 
 
 def _answer(suite: SuiteName, graded: Graded) -> Answer:
