@@ -120,13 +120,14 @@ class Stack(Module):
         # As the linear layer does: the product is added to the bias within the call, which rounds once less.
         biased = "bias" in self
         made = mx.addmm(self.bias[:, None], flat, self.weight) if biased else flat @ self.weight
-        return [made[place].reshape(*x.shape[:-1], outputs) for place in range(count)]
+        return [one.reshape(*x.shape[:-1], outputs) for one in mx.split(made, count)]
 
     def cut(self, place: int) -> Any:
         """One projection again, its arrays views of the stack's."""
         part: Any = Linear(1, 1, bias=False)
-        part.weight = self.weight[place].T
+        # A slice is a view; an index would be a copy.
+        part.weight = self.weight[place : place + 1].squeeze(0).T
         if "bias" in self:
-            part.bias = self.bias[place]
+            part.bias = self.bias[place : place + 1].squeeze(0)
         setattr(part, _MARK, True)
         return part

@@ -14,7 +14,8 @@ from pathlib import Path
 
 KILL = "SWITCHBOARD_HUGE_PAGES"
 TUNABLES = "GLIBC_TUNABLES"
-ASK = "glibc.malloc.hugetlb=1"
+ASK = "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1"
+"""In one arena: the others, one for each thread, never ask."""
 SINCE = (2, 35)
 MODE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 OWN = Path("/proc/self/smaps_rollup")

@@ -118,6 +118,19 @@ def test_a_stack_is_its_projections_bit_by_bit_and_comes_apart_again(bias: bool)
         assert order(mlp[name].weight) == (4, 4 * 64)
 
 
+def test_joining_laid_projections_leaves_no_copy_behind() -> None:
+    model = Model(*(Mlp(512, 512) for _ in range(4)))
+    layout.lay(model, least_bytes=0)
+    mx.clear_cache()
+    before = mx.get_active_memory()
+    applied = join(model, [("gate_proj", "up_proj")], Counter(), keep_originals=False)
+    assert applied.fused == 4
+    for layer in model.layers:
+        mx.eval(layer.gate_proj(mx.ones((1, 3, 32))), layer.up_proj(mx.ones((1, 3, 32))))
+    mx.clear_cache()
+    assert mx.get_active_memory() - before < 512 * 32 * 4
+
+
 def test_a_stack_in_the_wrong_order_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     model = Model(Mlp(64, 64))
     layout.lay(model, least_bytes=0)

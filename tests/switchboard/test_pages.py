@@ -11,7 +11,7 @@ import pytest
 
 from switchboard import blas, pages
 
-ASK = "glibc.malloc.hugetlb=1"
+ASK = "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1"
 
 
 @pytest.fixture
@@ -84,7 +84,11 @@ def test_a_process_of_the_pool_gets_it_again(
 def test_what_is_asked_for_comes() -> None:
     code = (
         "import sys; sys.path.insert(0, '.')\n"
-        "block = bytearray(b'x') * (64 << 20)\n"
+        "import threading\n"
+        "pieces = []\n"
+        "bytearray(b'x') * (24 << 20)\n"
+        "def fill(): pieces.extend(bytearray(b'x') * (3 << 19) for _ in range(40))\n"
+        "[t.start() or t.join() for t in [threading.Thread(target=fill)]]\n"
         "from switchboard import pages; print(pages.held())"
     )
 
