@@ -84,16 +84,16 @@ def _row(findings: Findings, kind: ByWorkload, arm: str, rung: int) -> tuple[str
     }
     steps = tradeoff.steps_per_second(kind.level(arm, "seconds_per_step", rung))
     return (
-        kind.workload, f"{rung:,}", arm, _proposed(own["acceptance"], steps is not None),
+        kind.workload, f"{rung:,}", arm, _proposed(own["acceptance"], of, steps is not None),
         words.level(own["tokens_per_step"], of), "—" if steps is None else words.figure(steps.value),
         words.level(own["decode"], of), *against,
     )  # fmt: skip
 
 
-def _proposed(one: Level | None, counts: bool) -> str:
-    """The acceptance rate; where a server counts steps and has none, nothing was proposed."""
+def _proposed(one: Level | None, of: int, counts: bool) -> str:
+    """The acceptance rate over the requests with a draft, of all; where a server counts steps and has none, so said."""
     if one is not None and one.value is not None:
-        return words.level(one)
+        return words.level(one, of)
     return "nothing proposed" if counts else "—"
 
 

@@ -216,3 +216,20 @@ def test_one_kind_of_text_leaves_no_trace_in_findings_or_page(tmp_path: Path) ->
     assert b'"workloads"' not in pretty(found)
     page = markdown(found)
     assert "By workload" not in page and "Several workloads" not in page
+
+
+def test_acceptance_says_how_many_requests_had_a_draft(tmp_path: Path) -> None:
+    def seldom(receipt: Receipt) -> Receipt:
+        made = planted(receipt)
+        if receipt.cell.arm != "C" or receipt.cell.seed % 2:
+            return made
+        timings = {**made.trace.timings, "proposed": 0, "accepted": 0}
+        return msgspec.structs.replace(
+            made, trace=msgspec.structs.replace(made.trace, timings=timings)
+        )
+
+    found = analyse(build(tmp_path, world(seldom)))
+    page = markdown(found)
+    (row,) = [line for line in page.splitlines() if line.startswith("| prose | 256 | C |")]
+    assert "n=8 of 16 |" in row
+    assert lint(page, found) == []
