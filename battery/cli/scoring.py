@@ -63,13 +63,21 @@ def score(
         _cases(cases, data, workers, as_json)
         return
     from battery.choices import asked_folder
-    from battery.quality.score import permitted, score_campaign
+    from battery.quality.score import permitted
 
     folder = asked_folder(campaign or "", root)
     _permitted(allow or permitted(folder))
+    _campaign(folder, data, None if fresh else root / CACHE, workers, as_json)
+
+
+def _campaign(
+    folder: Path, data: list[Path] | None, cache: Path | None, workers: int | None, as_json: bool
+) -> None:
+    """Grade a campaign's answers and print each suite's figures; CellsFailed where requests brought none."""
+    from battery.quality.score import score_campaign
+
     console = Console(stderr=True, highlight=False) if as_json else out()
     errors = 0
-    cache = None if fresh else root / CACHE
     for scores in score_campaign(
         folder, data or (), cache=cache, workers=workers, say=lambda line: console.print(line, markup=False)
     ):  # fmt: skip

