@@ -81,6 +81,7 @@ class Health:
                 "peak": memory.peak(),
                 "load_peak": self._session.load_peak,
                 "limit": self._config.memory_limit,
+                "huge_pages": pages.held(),
                 "prompt_cache": None if kept is None else kept["bytes"],
                 "source": "mlx",
             },
@@ -141,7 +142,6 @@ def build() -> dict[str, Any]:
         "device": device(),
         "blas": blas.loaded(),
         "blas_threads": blas.threads_in_use(),
-        "huge_pages": pages.held(),
     }
 
 
