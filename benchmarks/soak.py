@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import mmap
 import os
 import random
 import signal
@@ -85,7 +86,10 @@ class Watch(Progress):
         elif self._plant == "process":
             self._kept.append(subprocess.Popen(["sleep", "600"]))
         elif self._plant == "memory":
-            self._kept.append(bytearray(os.urandom(1 << 20)))
+            # not from the heap: what was freed there before would hold it, and nothing would grow
+            held = mmap.mmap(-1, 1 << 20)
+            held.write(os.urandom(1 << 20))
+            self._kept.append(held)
 
 
 def look(process: psutil.Process, window: int) -> Sample:
