@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
+from synthetic import World
 
+from battery.analyse.quality import Change, Quality, quality
 from battery.ledger import saved, strict
 from battery.ledger.answers import Answer, Dataset, Graded, Grader, Scores, Status, SuiteName
 from battery.ledger.asked import Asked, Session
@@ -15,6 +17,8 @@ from battery.ledger.store import Campaign, pretty
 
 SIZES = {"humaneval": 164, "humaneval+": 164, "mbpp": 427, "mbpp+": 378}
 CAP = 512
+SMALL = World(ladder=(128,), blocks=2, seeds=1)
+"""A campaign to which quality can be added."""
 LETTERS: dict[str, Status] = {
     "p": "passed", "f": "failed", "c": "cut_off", "e": "empty", "x": "request_error", "t": "timeout",
     "s": "syntax_error",
@@ -120,3 +124,15 @@ def graded(
 ) -> Path:
     """Make a receipt and write it."""
     return keep(folder, scores(folder, arm, suite, told, **changes))
+
+
+def found(folder: Path) -> Quality:
+    """What the analysis makes of a folder's quality receipts."""
+    told = quality(folder, Campaign(folder).header())
+    assert isinstance(told, Quality)
+    return told
+
+
+def only(folder: Path, suite: str = "humaneval") -> Change:
+    """The change on one suite."""
+    return next(one for one in found(folder).changes if one.suite == suite)

@@ -7,40 +7,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from graded import graded, keep, line, scores
-from synthetic import World, build
+from graded import found, graded, keep, line, only, scores
 
-from battery.analyse.quality import Change, Quality, quality
 from battery.ledger.answers import Grader
-from battery.ledger.store import Campaign
-
-SMALL = World(ladder=(128,), blocks=2, seeds=1)
-
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A campaign of two arms without quality."""
-    return build(tmp_path_factory.mktemp("bare"), SMALL)
-
-
-@pytest.fixture
-def folder(bare: Path, tmp_path: Path) -> Path:
-    """Another that a test may fill: the header is all that quality needs of it."""
-    made = tmp_path / "receipts" / bare.name
-    made.mkdir(parents=True)
-    (made / "campaign.json").write_bytes((bare / "campaign.json").read_bytes())
-    return made
-
-
-def found(folder: Path) -> Quality:
-    told = quality(folder, Campaign(folder).header())
-    assert isinstance(told, Quality)
-    return told
-
-
-def only(folder: Path, suite: str = "humaneval") -> Change:
-    return next(one for one in found(folder).changes if one.suite == suite)
-
 
 UNLIKE: dict[str, tuple[dict[str, Any], str]] = {
     "grader": ({"grader": Grader(name="other", version="2")}, "other graders: battery 1 and other 2"),

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from graded import LETTERS, graded, keep, line, scores
+from graded import LETTERS, SMALL, found, graded, keep, line, only, scores
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
@@ -19,39 +19,10 @@ from synthetic import World, build
 
 from battery.analyse import asked, tasks_changed
 from battery.analyse.findings import Findings, analyse, read, write
-from battery.analyse.quality import Change, Quality, quality
 from battery.analyse.shares import mean, pass_at, share
 from battery.analyse.tasks_changed import Told, family, judge, margin_p, paired
 from battery.ledger.claims import Bar, quality_margin
 from battery.ledger.plan import Plan
-from battery.ledger.store import Campaign
-
-SMALL = World(ladder=(128,), blocks=2, seeds=1)
-
-
-@pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A campaign of two arms without quality."""
-    return build(tmp_path_factory.mktemp("bare"), SMALL)
-
-
-@pytest.fixture
-def folder(bare: Path, tmp_path: Path) -> Path:
-    """Another that a test may fill: the header is all that quality needs of it."""
-    made = tmp_path / "receipts" / bare.name
-    made.mkdir(parents=True)
-    (made / "campaign.json").write_bytes((bare / "campaign.json").read_bytes())
-    return made
-
-
-def found(folder: Path) -> Quality:
-    told = quality(folder, Campaign(folder).header())
-    assert isinstance(told, Quality)
-    return told
-
-
-def only(folder: Path, suite: str = "humaneval") -> Change:
-    return next(one for one in found(folder).changes if one.suite == suite)
 
 
 def told(letters: str, suite: str = "humaneval") -> Told:
