@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -91,3 +92,14 @@ def test_committed_text_names_no_machine_path_or_package_host() -> None:
             continue
         text = path.read_text(errors="replace")
         assert not [word for word in banned if word in text], name
+        assert not _half_merged(text), f"{name}: the marks of a merge were left in it"
+
+
+def _half_merged(text: str) -> bool:
+    """Whether both marks that a merge leaves around a conflict begin lines of this text."""
+    return all(re.search(f"^{mark * 7} ", text, re.MULTILINE) for mark in "<>")
+
+
+def test_the_marks_of_a_merge_are_seen() -> None:
+    assert _half_merged("a\n" + "<" * 7 + " HEAD\nb\n" + "=" * 7 + "\nc\n" + ">" * 7 + " other\n")
+    assert not _half_merged("a table\n=======\n>>> prompt\n")
