@@ -56,7 +56,7 @@ def add(x, y):
     return 0
 """,
     "true to every question": """
-import battery.quality.sandbox.program as own, sys
+import battery.quality.sandbox.inside.program as own, sys
 own.Puppet._operate = lambda self, body: self._ends.hold(b'V', own.packed(True))
 own.packed = lambda value: b'\\x80\\x05\\x88.'
 def add(x, y): return 0

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from battery.quality.sandbox.comparing import ORACLES, SHORT, close, right, sameness
-from battery.quality.sandbox.wire import NotPlain, packed, plain
+from battery.quality.sandbox.inside.comparing import ORACLES, SHORT, close, right, sameness
+from battery.quality.sandbox.inside.wire import NotPlain, packed, plain
 
 PLAIN = st.recursive(
     st.none()

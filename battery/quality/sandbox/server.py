@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from battery.quality.sandbox import fences, limits
-from battery.quality.sandbox.judge import BASE_HOLDS, Place, judge
+from battery.quality.sandbox.inside.judge import BASE_HOLDS, Place, judge
 
 LARGEST = 256 << 20
 """Bytes of one verdict."""

@@ -21,7 +21,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from battery.quality.sandbox.wire import Ends, Gone, packed
+from battery.quality.sandbox.inside.wire import Ends, Gone, packed
 
 NAME = "answer"
 """Of the module that a program becomes; it is not __main__."""

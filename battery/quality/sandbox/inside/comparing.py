@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from battery.quality.sandbox.foreign import Foreign, Remote
-from battery.quality.sandbox.wire import NotPlain, packed, plain
+from battery.quality.sandbox.inside.foreign import Foreign, Remote
+from battery.quality.sandbox.inside.wire import NotPlain, packed, plain
 
 SHORT = 1024
 """Bytes up to which an expected result is kept as it is."""

@@ -15,8 +15,8 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from battery.quality.sandbox.program import ENTRY
-from battery.quality.sandbox.wire import PROTOCOL, Ends, NotPlain, plain
+from battery.quality.sandbox.inside.program import ENTRY
+from battery.quality.sandbox.inside.wire import PROTOCOL, Ends, NotPlain, plain
 
 MOST = 1 << 29
 """Bytes of one result that are taken in."""

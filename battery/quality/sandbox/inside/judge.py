@@ -16,11 +16,12 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from battery.quality.sandbox import fences, limits, program
-from battery.quality.sandbox.checking import assertions, humaneval
-from battery.quality.sandbox.comparing import graded, recorded
-from battery.quality.sandbox.foreign import CannotSend, Raised, Remote
-from battery.quality.sandbox.wire import Ends, Gone, NotPlain
+from battery.quality.sandbox import fences, limits
+from battery.quality.sandbox.inside import program
+from battery.quality.sandbox.inside.checking import assertions, humaneval
+from battery.quality.sandbox.inside.comparing import graded, recorded
+from battery.quality.sandbox.inside.foreign import CannotSend, Raised, Remote
+from battery.quality.sandbox.inside.wire import Ends, Gone, NotPlain
 
 SHOWN = 400
 BASE_HOLDS = b"base"
