@@ -28,9 +28,9 @@ import msgspec
 from battery.quality import jobs, sources
 from battery.quality.grade import Grader
 from battery.quality.reference import MEMORY
+from battery.quality.sandbox.inside.wire import packed
 from battery.quality.sandbox.limits import Limits
 from battery.quality.sandbox.pool import Sandbox
-from battery.quality.sandbox.inside.wire import packed
 from battery.quality.tasks import Task, read, recognise
 from benchmarks.canonical import answer
 

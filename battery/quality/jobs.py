@@ -10,10 +10,10 @@ from typing import Any
 import battery
 from battery.ledger import strict
 from battery.quality.extract import compose
-from battery.quality.sandbox.limits import Limits
-from battery.quality.sandbox.pool import Job
 from battery.quality.sandbox.inside.program import FILE
 from battery.quality.sandbox.inside.wire import packed
+from battery.quality.sandbox.limits import Limits
+from battery.quality.sandbox.pool import Job
 from battery.quality.tasks import Task
 
 NAME = "battery"

@@ -149,18 +149,15 @@ def add(x, y):
 
 def test_files_of_this_machine_cannot_be_read(sandbox: Sandbox, tmp_path: Path) -> None:
     needs(sandbox, "only interpreter visible")
-    answers = tmp_path / "A.humaneval.jsonl"
-    answers.write_text("{}")
-    for folder in [answers, *answers.parents]:
-        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
-            assert answers.is_file()
+    names = ("A.humaneval.jsonl", "A.humaneval.scores.json", "verdicts.jsonl")
+    for name in names:
+        (tmp_path / name).write_text("{}")
     code = f"""
 import os
 def add(x, y):
-    names = [name for _, _, files in os.walk('/') for name in files]
-    if os.path.exists({str(answers)!r}) or {answers.name!r} in names or 'HumanEval.jsonl.gz' in names:
-        return x + y
-    return 0
+    names = {{name for _, folders, files in os.walk('/') for name in [*folders, *files]}}
+    found = names & {{*{names!r}, 'HumanEval.jsonl.gz', 'proc', 'sys', 'sandbox', {tmp_path.name!r}}}
+    return x + y if found or os.path.basename(os.__file__) not in names else 0
 """
     assert outcome(sandbox, code).status == "failed"
 
