@@ -47,7 +47,7 @@ def interpreter() -> tuple[str, dict[str, Any]]:
     if os.geteuid() != 0:
         return sys.executable, {}
     nobody = pwd.getpwnam("nobody")
-    who = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    who: dict[str, Any] = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
     version = f"python3.{sys.version_info.minor}"
     for python in (sys.executable, shutil.which(version, path=os.defpath)):
         words = [str(python), "-c", "import psutil, battery.quality.sandbox.pool"]

