@@ -156,13 +156,16 @@ def prompt_bodies(draw: st.DrawFn) -> Body:
     return Body(_tied(["total = 0", *lines]))
 
 
+SHALLOW = st.integers(0, 3).map(lambda width: " " * width)
+
+
 @st.composite
 def fenced(
     draw: st.DrawFn,
     code: str,
     *,
     may_stay_open: bool = False,
-    margins: st.SearchStrategy[str] | None = None,
+    margins: st.SearchStrategy[str] = SHALLOW,
 ) -> str:
     """A program in a fence that CommonMark reads back: any mark, length, info string and margin up to three."""
     mark = draw(st.sampled_from("`~"))
@@ -173,7 +176,7 @@ def fenced(
             ["", "python", " python", "Python3", "py", "{.python .x}", "python title=a.py", "x"]
         )
     )
-    margin = draw(margins or st.integers(0, 3).map(lambda width: " " * width))
+    margin = draw(margins)
     lines = [margin + line if line else "" for line in code.split("\n")[:-1]]
     closed = not may_stay_open or draw(st.booleans())
     close = [margin + mark * (length + draw(st.integers(0, 2))) + draw(st.sampled_from(["", "  "]))]

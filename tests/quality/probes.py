@@ -150,7 +150,9 @@ PROBES = {
         "    line, files, *more = takes(*given)\n"
         "    return line, [os.dup2(one, 40) for one in files], *more\n"
         "socket.recv_fds = recv_fds\n",
-        limits=TIGHT._replace(wall_s=2),  # the program holds the verdict's pipe too, which then never ends
+        limits=TIGHT._replace(
+            wall_s=2
+        ),  # the program holds the verdict's pipe too, which then never ends
     ),
     "finds what another left": Probe(
         "import os\ndef add(x, y):\n    return x + y if 'left' in os.listdir('.') else 0\n",
