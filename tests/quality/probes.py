@@ -171,7 +171,7 @@ fences.folder = folder
 """,
     ),
     "much memory": Probe(
-        "def add(x, y):\n    held = [bytearray(1 << 26) for _ in range(8)]\n    return x + y\n",
+        "def add(x, y):\n    held = [bytearray(1 << 26) for _ in range(4)]\n    return x + y\n",
         no_limit("RLIMIT_AS"),
         "memory",
     ),
