@@ -49,7 +49,7 @@ def test_who_sleeps_is_late_by_the_clock() -> None:
 @pytest.mark.parametrize("who", [PROGRAM, JUDGE], ids=["program", "judge"])
 def test_who_works_on_a_full_machine_is_not_late(who: int) -> None:
     machine = Machine()
-    assert machine.passes(30, share=0.09, who=who) == ""
+    assert machine.passes(25, share=0.09, who=who) == ""
     assert "clock" in machine.passes(60), "it stopped working"
 
 

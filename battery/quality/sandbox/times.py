@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from battery.quality.sandbox.limits import Limits
 
-PATIENCE = 4
+PATIENCE = 3
 """So many times its limit on the clock a program may go on that works but gets little of a core."""
 LOOK_S = 0.5
 """Seconds between looks, and the least over which it is judged whether a program works."""
