@@ -15,7 +15,7 @@ _HOW = (
     " the entry point reaches, the first of two definitions of a name, and runs that without the prompt, as EvalPlus"
     " grades chat models."
 )
-_UNJUDGED = "Answers that `sanitize` brought to no verdict count as failed in its column, so its figure is the least it can be:"
+_UNJUDGED = "Answers without a verdict count as failed in `sanitize`'s column, so its figure is the least it can be:"
 _CUT = "EvalPlus itself never looks at how an answer ended. Counted in no figure above, since they were cut off:"
 
 

@@ -11,9 +11,11 @@ import pytest
 from calls import Said
 from evalplus_python import stand_in
 from kept_answers import DATA, keep, tasks_of
+from scripts import script_of
 
 from battery.ledger import sanitised, saved, strict
 
+ENGINE = Path(__file__).parents[1] / "fake_engine.py"
 RIGHT, WRONG = "def f(x):\n    return x + 1\n", "def f(x):\n    return x\n"
 ANSWERS = (
     f"```\n{RIGHT}```",
@@ -62,6 +64,53 @@ def test_a_reader_is_told_which_answers_differ_and_why(
         in said.stdout.splitlines()
     )
     assert "HumanEval/5: its process ended with exit status 3; ours: failed" in said.stdout
+
+
+def test_a_quality_run_ends_with_both_verdicts(
+    say: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = tasks_of([{"prompt": f"def f(x):\n    # task {n}\n"} for n in range(2)])
+    (tmp_path / "made").mkdir()
+    folder = keep(tmp_path / "made", loaded, [{}, {}])
+    (tmp_path / DATA).write_bytes((folder.parents[1] / DATA).read_bytes())
+    script = script_of(
+        {task: {"content": ANSWERS[place]} for place, task in enumerate(loaded.tasks)}, tmp_path
+    )
+    command = [
+        "{python}",
+        str(ENGINE),
+        "--port",
+        "{port}",
+        "--model",
+        "{model}",
+        "--answers",
+        str(script),
+    ]
+    (tmp_path / "arms").mkdir()
+    (tmp_path / "arms" / "A.toml").write_text(
+        f'backend = "command"\nmodel = "tiny"\ncommand = {json.dumps(command)}\n'
+    )
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "quick.toml").write_text(
+        "ladder = [64]\nblocks = 6\n[limits]\nlaunch_s = 10\n"
+    )
+    monkeypatch.setenv("BATTERY_LOCK", str(tmp_path / "battery.lock"))
+    words = (
+        "quality",
+        "--arms",
+        "A",
+        "--data",
+        DATA,
+        "--campaign",
+        "camp",
+        "--allow-code-execution",
+    )
+    python = str(stand_in(tmp_path))
+    said = say(tmp_path, *words, "--compare-evalplus", "--evalplus-python", python, "--json")
+    assert said.returncode == 0, said.stderr
+    (told,) = json.loads(said.stdout)["scores"]
+    assert (told["passed"], told["evalplus"]["theirs"]["count"]) == (2, 1)
+    assert [one["task"] for one in told["evalplus"]["ours_only"]] == ["HumanEval/1"]
 
 
 def test_it_is_not_made_unless_it_is_asked_for(say: Callable[..., Said], root: Path) -> None:

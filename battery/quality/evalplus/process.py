@@ -77,8 +77,8 @@ class Process:
         try:
             with theirs:
                 self._process = subprocess.Popen(
-                    [self._python, *words], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._log, cwd=self._folder,
-                    env=environment, start_new_session=True,
+                    [self._python, *words], stdin=theirs.fileno(), stdout=theirs.fileno(), stderr=self._log,
+                    cwd=self._folder, env=environment, start_new_session=True,
                 )  # fmt: skip
             line = self._hear(time.monotonic() + START_S, START_S, _MOST)
             return msgspec.json.decode(line, type=Hello)
