@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 CACHE = Path(".cache") / "quality"
 BESIDE = (".", "data", "../data")
+CasesOption = Annotated[
+    Path | None, typer.Option(help="Instead: answers with known verdicts, one JSON object a line")
+]
+WorkersOption = Annotated[
+    int | None, typer.Option(min=1, help="Programs at a time; default: as many as cores")
+]
 
 
 @app.command(
@@ -34,10 +40,7 @@ def score(
     campaign: Annotated[
         str | None, typer.Argument(help="Campaign by name or folder, whose answers are graded")
     ] = None,
-    cases: Annotated[
-        Path | None,
-        typer.Option(help="Instead: answers with known verdicts, one JSON object a line"),
-    ] = None,
+    cases: CasesOption = None,
     data: Annotated[
         list[Path] | None,
         typer.Option("--data", help="A suite's data file, .gz or not; repeatable"),
@@ -49,9 +52,7 @@ def score(
             help="Run the programs that the models wrote, fenced, to grade them",
         ),
     ] = False,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Programs at a time; default: as many as cores")
-    ] = None,
+    workers: WorkersOption = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Use no verdict and no expected result kept before")
     ] = False,
