@@ -26,6 +26,7 @@ from battery.quality.extract import Found, extract
 from battery.quality.reference import Reference, Shelf, limits, references
 from battery.quality.sandbox.limits import Limits
 from battery.quality.sandbox.pool import GraderError, Job, Outcome, Sandbox
+from battery.quality.sandbox.program import FILE
 from battery.quality.tasks import Task
 from battery.quality.verdicts import Verdicts, key
 
@@ -164,28 +165,48 @@ class Grader:
     ) -> list[Graded]:
         """A verdict on every answer, in their order. Equal programs of a task are run once."""
         given = list(answers)
-        rows: dict[int, Graded] = {}
-        waiting: dict[str, list[tuple[int, Found]]] = {}
+        found = [self._extracted(answer) for answer in given]
+        asked = [
+            (place, self.job(self._tasks[answer.task], one.code))
+            for place, (answer, one) in enumerate(zip(given, found, strict=True))
+            if answer.error is None and one.code is not None
+        ]
+        rows = [_unrun(answer, one) for answer, one in zip(given, found, strict=True)]
+        outcomes = self._outcomes([job for _, job in asked], tell)
+        for (place, job), (outcome, ran) in zip(asked, outcomes, strict=True):
+            rows[place] = _row(given[place], found[place], job, outcome, ran=ran)
+        return rows
+
+    def alone(self, programs: Iterable[tuple[str, str]]) -> list[Outcome]:
+        """What becomes of (task, code), in their order: code as it is, without the prompt that it may need."""
+        asked = [
+            msgspec.structs.replace(self.job(self._tasks[task], ""), parts=((FILE, code),))
+            for task, code in programs
+        ]
+        return [outcome for outcome, _ in self._outcomes(asked)]
+
+    def _extracted(self, answer: Answer) -> Found:
+        """The code of an answer, by our rules."""
+        task = self._tasks[answer.task]
+        return extract(answer.content, answer.reasoning, task.entry_point, task.prompt)
+
+    def _outcomes(
+        self, programs: Sequence[Job], tell: Tell = lambda done, total: None
+    ) -> list[tuple[Outcome, bool]]:
+        """What became of every job of a task, and whether it ran now; equal ones run once, known ones never."""
+        names = [key(job, self._digests[job.id]) for job in programs]
+        known: dict[str, tuple[Outcome, bool]] = {}
         asked: dict[str, Job] = {}
-        for place, answer in enumerate(given):
-            task = self._tasks[answer.task]
-            found = extract(answer.content, answer.reasoning, task.entry_point, task.prompt)
-            if answer.error is not None or found.code is None:
-                rows[place] = _unrun(answer, found)
-                continue
-            job = self.job(task, found.code)
-            name = key(job, self._digests[task.id])
-            if (known := self._verdicts.get(name)) is not None:
-                rows[place] = _row(answer, found, job, known, ran=False)
+        for name, job in zip(names, programs, strict=True):
+            if (kept := self._verdicts.get(name)) is not None:
+                known[name] = (kept, False)
             else:
                 asked.setdefault(name, msgspec.structs.replace(job, id=name))
-                waiting.setdefault(name, []).append((place, found))
         for done, (job, outcome) in enumerate(self._sandbox.run(asked.values()), start=1):
             self._verdicts.put(job.id, outcome)
-            for place, found in waiting[job.id]:
-                rows[place] = _row(given[place], found, job, outcome, ran=True)
+            known[job.id] = (outcome, True)
             tell(done, len(asked))
-        return [rows[place] for place in range(len(given))]
+        return [known[name] for name in names]
 
 
 def _unrun(answer: Answer, found: Found) -> Graded:

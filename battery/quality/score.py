@@ -11,10 +11,13 @@ from battery.ledger.asked import Asked
 from battery.ledger.errors import InputError, ReceiptError
 from battery.ledger.store import Campaign, pretty, utc_now
 from battery.quality import sources
+from battery.quality.evalplus import Sanitiser, compare
 from battery.quality.grade import Grader
 from battery.quality.tasks import Loaded
 
 Say = Callable[[str], None]
+EVERY = 50
+"""Answers from one word on EvalPlus's progress to the next."""
 
 
 def permitted(campaign: Path) -> bool:
@@ -30,6 +33,7 @@ def score_campaign(
     cache: Path | None = None,
     workers: int | None = None,
     say: Say = lambda line: None,
+    sanitiser: Sanitiser | None = None,
 ) -> Iterator[Scores]:
     """Grade all answers of a campaign, suite by suite, and write the scores of each arm as they are had.
 
@@ -42,7 +46,9 @@ def score_campaign(
     suites = list(dict.fromkeys(suite for _, suite in sorted(pairs, key=lambda pair: pair[1])))
     for loaded in sources.load(suites, data):
         arms = [arm for arm, suite in pairs if suite == loaded.dataset.suite]
-        yield from score_suite(campaign, loaded, arms, cache=cache, workers=workers, say=say)
+        yield from score_suite(
+            campaign, loaded, arms, cache=cache, workers=workers, say=say, sanitiser=sanitiser
+        )
 
 
 def score_suite(
@@ -53,8 +59,12 @@ def score_suite(
     cache: Path | None = None,
     workers: int | None = None,
     say: Say = lambda line: None,
+    sanitiser: Sanitiser | None = None,
 ) -> Iterator[Scores]:
-    """Grade what these arms answered to one suite, and write each one's scores."""
+    """Grade what these arms answered to one suite, and write each one's scores.
+
+    With a `sanitiser` the same answers go through EvalPlus's extraction too, and its verdicts lie beside the scores.
+    """
     suite = loaded.dataset.suite
     asked = {arm: saved.read_asked(campaign, arm, suite) for arm in arms}
     for arm, what in asked.items():
@@ -72,7 +82,21 @@ def score_suite(
             scores = _scores(campaign, suite, what, grader)
             path = saved.scores_path(campaign, arm, suite)
             disk.replace(path, pretty(scores))
+            if sanitiser is not None:
+                say(f"{suite}: EvalPlus takes the code out of {arm}'s answers")
+                by_id = {task.id: task for task in tasks}
+                compare(campaign, scores, by_id, grader, sanitiser, _counted(suite, say))
             yield scores
+
+
+def _counted(suite: str, say: Say) -> Callable[[int, int], None]:
+    """Says now and then how far EvalPlus is: it can take a minute an answer."""
+
+    def tell(done: int, total: int) -> None:
+        if done % EVERY == 0 and done < total:
+            say(f"{suite}: EvalPlus is through with {done} of {total} answers")
+
+    return tell
 
 
 def _scores(campaign: Path, suite: SuiteName, asked: Asked, grader: Grader) -> Scores:
