@@ -14,7 +14,7 @@ from rich.console import Console
 
 from battery.choices import asked_campaign, load_arms
 from battery.cli import scoring
-from battery.cli.options import ArmsOption, RootOption, app, out
+from battery.cli.options import ArmsOption, FleetOption, RootOption, app, out
 from battery.ledger import saved, strict
 from battery.ledger.answers import SUITES, SuiteName
 from battery.ledger.arm import Arm
@@ -87,6 +87,7 @@ def ask(
     cap: CapOption = None,
     allow: AllowOption = False,
     ask_only: AskOnlyOption = False,
+    fleet: FleetOption = None,
     port: PortOption = None,
     as_json: JsonOption = False,
     root: RootOption = Path(),
@@ -96,9 +97,11 @@ def ask(
     Ctrl-C stops it resumable: the same command goes on where it stopped. Answers lie in the campaign's quality/.
     """
     from battery.quality import sources
+    from battery.quality.fleet import cluster
     from battery.quality.run import Questioner
     from battery.quality.telling import shown
 
+    cluster.possible(fleet)
     to_ask = load_arms("A,C" if arms is None else arms, root)
     names = suites_of(suites)
     folder, chosen = asked_campaign(campaign, plan, to_ask, root)
@@ -112,7 +115,7 @@ def ask(
         came = Questioner(
             chosen, to_ask, loaded, folder, telling, asking=asking, limit=limit, port=port
         ).run()
-        figures = [] if ask_only else _graded(folder, loaded, to_ask, root, telling)
+        figures = [] if ask_only else _graded(folder, loaded, to_ask, root, telling, fleet)
     _end(folder, came, figures, console, as_json)
 
 
@@ -127,19 +130,27 @@ def _introduce(loaded: Sequence[Loaded], telling: Telling) -> None:
 
 
 def _graded(
-    folder: Path, suites: Sequence[Loaded], arms: Sequence[Arm], root: Path, telling: Telling
+    folder: Path,
+    suites: Sequence[Loaded],
+    arms: Sequence[Arm],
+    root: Path,
+    telling: Telling,
+    fleet: str | None,
 ) -> list[dict[str, Any]]:
     """Grade what these arms answered, write their scores and tell them; the figures of each."""
+    from battery.quality.fleet import cluster
     from battery.quality.score import score_suite
 
     found: list[dict[str, Any]] = []
-    for loaded in suites:
-        names = [arm.name for arm in arms]
-        for scores in score_suite(
-            folder, loaded, names, cache=root / scoring.CACHE, say=telling.note
-        ):
-            found.append(scoring.told(scores))
-            telling.note(scoring.line(found[-1]))
+    cache = root / scoring.CACHE
+    names = [arm.name for arm in arms]
+    with cluster.opened(fleet, cache=cache, say=telling.note) as graders:
+        for loaded in suites:
+            for scores in score_suite(
+                folder, loaded, names, cache=cache, fleet=graders, say=telling.note
+            ):
+                found.append(scoring.told(scores))
+                telling.note(scoring.line(found[-1]))
     return found
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from battery.cli.options import RootOption, app, out
+from battery.cli.options import FleetOption, RootOption, app, out
 from battery.ledger.errors import CellsFailed, InputError
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ BESIDE = (".", "data", "../data")
 
 @app.command(
     epilog="Examples: battery score my-pr --allow-code-execution · battery score my-pr --data sanitized-mbpp.json"
-    " --allow-code-execution · battery score --cases cases.jsonl --allow-code-execution --json"
+    " --allow-code-execution · battery score my-pr --fleet auto --allow-code-execution · battery score --cases"
+    " cases.jsonl --allow-code-execution --json"
 )
 def score(
     campaign: Annotated[
@@ -44,8 +45,10 @@ def score(
         ),
     ] = False,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Programs at a time; default: as many as cores")
+        int | None,
+        typer.Option(min=1, help="Programs at a time on a machine; default: as many as cores"),
     ] = None,
+    fleet: FleetOption = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Use no verdict and no expected result kept before")
     ] = False,
@@ -58,6 +61,8 @@ def score(
     """
     if (campaign is None) == (cases is None):
         raise InputError("name a campaign, or --cases FILE")
+    if cases is not None and fleet is not None:
+        raise InputError("--cases are graded on this machine: leave out --fleet")
     if cases is not None:
         _permitted(allow)
         _cases(cases, data, workers, as_json)
@@ -67,26 +72,37 @@ def score(
 
     folder = asked_folder(campaign or "", root)
     _permitted(allow or permitted(folder))
-    _campaign(folder, data, None if fresh else root / CACHE, workers, as_json)
+    _campaign(folder, data, None if fresh else root / CACHE, workers, fleet, as_json)
 
 
 def _campaign(
-    folder: Path, data: list[Path] | None, cache: Path | None, workers: int | None, as_json: bool
+    folder: Path,
+    data: list[Path] | None,
+    cache: Path | None,
+    workers: int | None,
+    fleet: str | None,
+    as_json: bool,
 ) -> None:
     """Grade a campaign's answers and print each suite's figures; CellsFailed where requests brought none."""
+    from battery.quality.fleet import cluster
     from battery.quality.score import score_campaign
 
     console = Console(stderr=True, highlight=False) if as_json else out()
+
+    def say(text: str) -> None:
+        console.print(text, markup=False)
+
     errors = 0
-    for scores in score_campaign(
-        folder, data or (), cache=cache, workers=workers, say=lambda line: console.print(line, markup=False)
-    ):  # fmt: skip
-        figures = told(scores)
-        errors += figures["errors"]
-        if as_json:
-            sys.stdout.write(json.dumps(figures) + "\n")
-        else:
-            console.print(line(figures), markup=False)
+    with cluster.opened(fleet, cache=cache, workers=workers, say=say) as graders:
+        for scores in score_campaign(
+            folder, data or (), cache=cache, workers=workers, fleet=graders, say=say
+        ):
+            figures = told(scores)
+            errors += figures["errors"]
+            if as_json:
+                sys.stdout.write(json.dumps(figures) + "\n")
+            else:
+                console.print(line(figures), markup=False)
     if errors:
         raise CellsFailed(f"{errors} requests brought no answer; battery quality asks them again")
 
