@@ -78,7 +78,7 @@ test: $(READY) ## every test; fetches the small model once
 test-fleet: $(READY) ## grading on a Ray cluster of two nodes here, in an environment of its own   (about two minutes)
 	@set -e; uv=$$(command -v uv || echo .uv/bin/uv); \
 	[ -x $(FLEET)/bin/python ] || $$uv venv -q --python $(BIN)/python $(FLEET); \
-	$$uv pip sync -q --python $(FLEET)/bin/python --require-hashes requirements-fleet.lock; \
+	$$uv pip sync -q --compile-bytecode --python $(FLEET)/bin/python --require-hashes requirements-fleet.lock; \
 	$$uv pip install -q --python $(FLEET)/bin/python --no-deps --no-build-isolation --editable .; \
 	$(FLEET)/bin/python -m pytest tests/quality/test_fleet_ray.py
 

@@ -15,6 +15,7 @@ import re
 import secrets
 import shutil
 import signal
+import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,18 +25,20 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from battery import interruption
+from battery.ledger import scrub
 from battery.ledger.errors import InputError
 from battery.quality.fleet.driver import Fleet, Say
 from battery.quality.fleet.post import Brief, Post, Ready
 from battery.quality.fleet.shards import Came, Judged, Shard
 from battery.quality.reference import Reference
-from battery.quality.sandbox.pool import Sandbox
+from battery.quality.sandbox.pool import GraderError, Sandbox
 from battery.quality.sheet import Program
 from battery.quality.tasks import Task
 
 LOCAL, AUTO = "local", "auto"
 WORKER_S = 120.0
 """Seconds in which a node must have started its worker, or its cores are taken by someone else."""
+REACH_S = 10.0
 CLOSE_S = 15.0
 """Seconds in which a worker may end the programs that it is running."""
 LOOK_S = 1.0
@@ -73,6 +76,8 @@ def opened(
     if address is None:
         yield None
         return
+    if address not in (LOCAL, AUTO):
+        _reach(address)
     with _local(workers) if address == LOCAL else _connected({"address": address}) as ray:
         crew = Nodes(ray, workers, post)
         yield functools.partial(Fleet, crew=crew, cache=cache, say=say)
@@ -89,6 +94,17 @@ def possible(address: str | None) -> None:
             "--fleet needs Ray on every machine, and here it is not installed: pip install 'battery[fleet]'; without"
             " --fleet the answers are graded on this machine"
         )
+
+
+def _reach(address: str) -> None:
+    """InputError where nothing listens: Ray itself would try for more than a minute."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+    except (OSError, OverflowError) as refused:
+        raise InputError(
+            f"--fleet {address}: no Ray cluster answers there ({refused}); start one (ray start --head), or give {LOCAL}"
+        ) from refused
 
 
 @contextlib.contextmanager
@@ -128,6 +144,13 @@ def _connected(options: Mapping[str, Any]) -> Iterator[Any]:
                 f"--fleet {options['address']}: no Ray cluster answers there; start one (ray start --head), or give"
                 f" {LOCAL}"
             ) from refused
+        except (
+            Exception
+        ) as failed:  # Ray has no error of its own for it, and a busy machine is enough
+            raise GraderError(
+                f"--fleet {options['address']}: Ray did not come up ({scrub.text(str(failed)).strip()[:200]}); try again"
+                " where less is running, or grade without --fleet"
+            ) from failed
         finally:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, heard)
