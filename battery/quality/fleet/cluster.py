@@ -103,7 +103,8 @@ def _reach(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
     except (OSError, OverflowError) as refused:
         raise InputError(
-            f"--fleet {address}: no Ray cluster answers there ({refused}); start one (ray start --head), or give {LOCAL}"
+            f"--fleet {address}: no Ray cluster answers there ({refused}); start one (ray start --head), or give"
+            f" {LOCAL}"
         ) from refused
 
 
@@ -148,8 +149,8 @@ def _connected(options: Mapping[str, Any]) -> Iterator[Any]:
             Exception
         ) as failed:  # Ray has no error of its own for it, and a busy machine is enough
             raise GraderError(
-                f"--fleet {options['address']}: Ray did not come up ({scrub.text(str(failed)).strip()[:200]}); try again"
-                " where less is running, or grade without --fleet"
+                f"--fleet {options['address']}: Ray did not come up ({scrub.text(str(failed)).strip()[:200]});"
+                " try again where less is running, or grade without --fleet"
             ) from failed
         finally:
             if threading.current_thread() is threading.main_thread():
