@@ -16,7 +16,7 @@ from rich.console import Console
 from battery.choices import asked_campaign, load_arms
 from battery.cli import comparing, scoring
 from battery.cli.comparing import CompareOption, PythonOption
-from battery.cli.options import ArmsOption, RootOption, app, out
+from battery.cli.options import ArmsOption, FleetOption, RootOption, app, out
 from battery.ledger import saved, strict
 from battery.ledger.answers import SUITES, SuiteName
 from battery.ledger.arm import Arm
@@ -91,6 +91,7 @@ def ask(
     cap: CapOption = None,
     allow: AllowOption = False,
     ask_only: AskOnlyOption = False,
+    fleet: FleetOption = None,
     compare: CompareOption = False,
     evalplus_python: PythonOption = None,
     evalplus_limit: comparing.LimitOption = LIMIT_S,
@@ -103,6 +104,7 @@ def ask(
     Ctrl-C stops it resumable: the same command goes on where it stopped. Answers lie in the campaign's quality/.
     """
     from battery.quality import sources
+    from battery.quality.fleet import cluster
     from battery.quality.run import Questioner
     from battery.quality.telling import shown
 
@@ -110,13 +112,14 @@ def ask(
         raise InputError(
             "--ask-only grades nothing that could be compared; battery score --compare-evalplus does it later"
         )
+    cluster.possible(fleet)
     to_ask = load_arms("A,C" if arms is None else arms, root)
     names = suites_of(suites)
     folder, chosen = asked_campaign(campaign, plan, to_ask, root)
     allowed = {"allow_code_execution": True} if allow else {}
     counts = {"samples": samples, "concurrency": concurrency, "max_tokens": cap}
     asking = _settled(chosen.asking, counts | allowed, ask_only)
-    beside = comparing.sanitiser(compare, evalplus_python, evalplus_limit)
+    beside = comparing.sanitiser(compare, evalplus_python, evalplus_limit, fleet=fleet)
     loaded = sources.load(names, data or ())
     console = Console(stderr=True, highlight=False) if as_json else out()
     with shown(as_json, console) as telling:
@@ -124,7 +127,7 @@ def ask(
         came = Questioner(
             chosen, to_ask, loaded, folder, telling, asking=asking, limit=limit, port=port
         ).run()
-        figures = [] if ask_only else _graded(folder, loaded, to_ask, root, telling, beside)
+        figures = [] if ask_only else _graded(folder, loaded, to_ask, root, telling, beside, fleet)
     _end(folder, came, figures, console, as_json)
 
 
@@ -145,16 +148,20 @@ def _graded(
     root: Path,
     telling: Telling,
     beside: Sanitiser | None,
+    fleet: str | None,
 ) -> list[dict[str, Any]]:
     """Grade what these arms answered, write their scores and tell them; the figures of each."""
+    from battery.quality.fleet import cluster
     from battery.quality.score import score_suite
 
     found: list[dict[str, Any]] = []
+    cache = root / scoring.CACHE
     names = [arm.name for arm in arms]
-    with beside or contextlib.nullcontext():
+    opened = cluster.opened(fleet, cache=cache, say=telling.note)
+    with beside or contextlib.nullcontext(), opened as graders:
         for loaded in suites:
             for scores in score_suite(
-                folder, loaded, names, cache=root / scoring.CACHE, say=telling.note, sanitiser=beside
+                folder, loaded, names, cache=cache, fleet=graders, say=telling.note, sanitiser=beside
             ):  # fmt: skip
                 found.append(scoring.told(scores))
                 if beside is not None:

@@ -38,13 +38,21 @@ LimitOption = Annotated[
 
 
 def sanitiser(
-    compare: bool, python: Path | None, limit_s: float, workers: int | None = None
+    compare: bool,
+    python: Path | None,
+    limit_s: float,
+    workers: int | None = None,
+    fleet: str | None = None,
 ) -> Sanitiser | None:
     """EvalPlus's extraction, tried; None where it is not asked for. InputError where it cannot be had."""
     if not compare:
         if python is not None:
             raise InputError("--evalplus-python is of use with --compare-evalplus only; say both")
         return None
+    if fleet is not None:
+        raise InputError(
+            "--compare-evalplus grades on this machine: leave out --fleet, and grade there first"
+        )
     from battery.quality.evalplus import Sanitiser
 
     return Sanitiser(python, limit_s, workers)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from battery.cli import comparing
 from battery.cli.comparing import CompareOption, LimitOption, PythonOption, sanitiser
-from battery.cli.options import RootOption, app, out
+from battery.cli.options import FleetOption, RootOption, app, out
 from battery.ledger.errors import CellsFailed, InputError
 from battery.ledger.sanitised import LIMIT_S
 
@@ -27,13 +27,15 @@ CasesOption = Annotated[
     Path | None, typer.Option(help="Instead: answers with known verdicts, one JSON object a line")
 ]
 WorkersOption = Annotated[
-    int | None, typer.Option(min=1, help="Programs at a time; default: as many as cores")
+    int | None,
+    typer.Option(min=1, help="Programs at a time on a machine; default: as many as cores"),
 ]
 
 
 @app.command(
     epilog="Examples: battery score my-pr --allow-code-execution · battery score my-pr --data sanitized-mbpp.json"
-    " --allow-code-execution · battery score my-pr --compare-evalplus --evalplus-python .peers/evalplus/bin/python ·"
+    " --allow-code-execution · battery score my-pr --fleet auto --allow-code-execution ·"
+    " battery score my-pr --compare-evalplus --evalplus-python .peers/evalplus/bin/python ·"
     " battery score --cases cases.jsonl --allow-code-execution --json"
 )
 def score(
@@ -53,6 +55,7 @@ def score(
         ),
     ] = False,
     workers: WorkersOption = None,
+    fleet: FleetOption = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Use no verdict and no expected result kept before")
     ] = False,
@@ -68,6 +71,8 @@ def score(
     """
     if (campaign is None) == (cases is None):
         raise InputError("name a campaign, or --cases FILE")
+    if cases is not None and fleet is not None:
+        raise InputError("--cases are graded on this machine: leave out --fleet")
     if cases is not None:
         if compare:
             raise InputError(
@@ -81,9 +86,9 @@ def score(
 
     folder = asked_folder(campaign or "", root)
     _permitted(allow or permitted(folder))
-    beside = sanitiser(compare, evalplus_python, evalplus_limit, workers)
+    beside = sanitiser(compare, evalplus_python, evalplus_limit, workers, fleet)
     with beside or contextlib.nullcontext():
-        _campaign(folder, data, None if fresh else root / CACHE, workers, as_json, beside)
+        _campaign(folder, data, None if fresh else root / CACHE, workers, fleet, as_json, beside)
 
 
 def _campaign(
@@ -91,26 +96,32 @@ def _campaign(
     data: list[Path] | None,
     cache: Path | None,
     workers: int | None,
+    fleet: str | None,
     as_json: bool,
     beside: Sanitiser | None,
 ) -> None:
     """Grade a campaign's answers and print each suite's figures; CellsFailed where requests brought none."""
+    from battery.quality.fleet import cluster
     from battery.quality.score import score_campaign
 
     console = Console(stderr=True, highlight=False) if as_json else out()
+
+    def say(text: str) -> None:
+        console.print(text, markup=False)
+
     errors = 0
-    for scores in score_campaign(
-        folder, data or (), cache=cache, workers=workers, say=lambda line: console.print(line, markup=False),
-        sanitiser=beside,
-    ):  # fmt: skip
-        figures = told(scores)
-        if beside is not None:
-            figures["evalplus"] = comparing.told(folder, scores)
-        errors += figures["errors"]
-        if as_json:
-            sys.stdout.write(json.dumps(figures) + "\n")
-        else:
-            console.print("\n".join(lines(figures)), markup=False)
+    with cluster.opened(fleet, cache=cache, workers=workers, say=say) as graders:
+        for scores in score_campaign(
+            folder, data or (), cache=cache, workers=workers, fleet=graders, say=say, sanitiser=beside
+        ):  # fmt: skip
+            figures = told(scores)
+            if beside is not None:
+                figures["evalplus"] = comparing.told(folder, scores)
+            errors += figures["errors"]
+            if as_json:
+                sys.stdout.write(json.dumps(figures) + "\n")
+            else:
+                say("\n".join(lines(figures)))
     if errors:
         raise CellsFailed(f"{errors} requests brought no answer; battery quality asks them again")
 
