@@ -140,3 +140,8 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_graded(
     said = say(root, *cases)
     assert said.returncode == 2 and "--cases" in said.stderr
     assert saved.read_scores(root / "receipts" / "camp", "A", "humaneval") is None
+
+
+def test_a_comparison_is_not_spread_over_a_fleet(root: Path, say: Callable[..., Said]) -> None:
+    refused = say(root, "score", "camp", "--compare-evalplus", "--fleet", "local", "--allow-code-execution")
+    assert refused.code == 2 and "leave out --fleet" in refused.error
