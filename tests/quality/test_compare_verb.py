@@ -142,6 +142,6 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_graded(
     assert saved.read_scores(root / "receipts" / "camp", "A", "humaneval") is None
 
 
-def test_a_comparison_is_not_spread_over_a_fleet(root: Path, say: Callable[..., Said]) -> None:
-    refused = say(root, "score", "camp", "--compare-evalplus", "--fleet", "local", "--allow-code-execution")
-    assert refused.code == 2 and "leave out --fleet" in refused.error
+def test_a_comparison_is_not_spread_over_a_fleet(say: Callable[..., Said], root: Path) -> None:
+    refused = say(root, *WORDS, "--compare-evalplus", "--fleet", "local")
+    assert refused.returncode == 2 and "leave out --fleet" in refused.stderr
