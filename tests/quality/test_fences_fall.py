@@ -69,15 +69,17 @@ def naive(job, remote, verdict):
     space['check'](space[job['entry']])
 judge.KINDS['humaneval'] = naive
 """
+CLASSES_AS_THEY_ARE = (
+    "import pickle\nfrom battery.quality.sandbox.inside import wire\n"
+    "wire._Reader.find_class = pickle.Unpickler.find_class\n"
+)
 FOOLED = {
     "kills its parent": ONE_PROCESS_SPACE,  # it signals nobody there: others are in sight, and it says so
     "looks for the tests in memory": IN_ONE_PROCESS,
     "looks who calls": IN_ONE_PROCESS,
     "own check": IN_ONE_PROCESS,
-    "pickle that runs": (
-        "import pickle\nfrom battery.quality.sandbox.inside import wire\n"
-        "wire._Reader.find_class = pickle.Unpickler.find_class\n"
-    ),
+    "pickle that runs": CLASSES_AS_THEY_ARE,
+    "changes a class of the judge": CLASSES_AS_THEY_ARE,
 }
 """Attacks that would pass as they stand, by what a grader would have to lack."""
 
