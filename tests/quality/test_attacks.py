@@ -17,6 +17,7 @@ from planted import (
     RIGHT_ALL_THE_SAME,
     SECRET,
     SHORT,
+    TEST,
     TOO_MUCH,
     adding,
 )
@@ -182,6 +183,50 @@ def add(x, y):
 """
     assert outcome(sandbox, writes).status == "passed"
     assert outcome(sandbox, looks).status == "failed"
+
+
+def test_a_program_finds_no_verdict_of_the_one_before(sandbox: Sandbox) -> None:
+    says = f"def add(x, y): raise ValueError({SECRET!r})\n"
+    looks = f"""
+import gc, sys
+NEEDLE = {SECRET.encode().hex()!r}
+def add(x, y):
+    frame, held = sys._getframe().f_back, []
+    while frame:
+        held.append(frame.f_locals)
+        frame = frame.f_back
+    held += [one for one in gc.get_objects() if type(one) in (dict, list, tuple)]
+    return x + y if any(NEEDLE in str(one).encode().hex() for one in held if len(one) < 99) else 0
+"""
+    assert SECRET in outcome(sandbox, says).detail
+    assert outcome(sandbox, looks).status == "failed"
+    assert outcome(sandbox, f"HELD = [{SECRET!r}]\n{looks}").status == "passed"
+
+
+def test_shared_memory_ends_with_its_program(sandbox: Sandbox) -> None:
+    get = "import ctypes\nfound = ctypes.CDLL(None, use_errno=True).shmget(0x5eed, 4096, {flags})\n"
+    makes = get.format(flags="0o1666") + "def add(x, y): return x + y if found >= 0 else 0\n"
+    looks = get.format(flags=0) + "def add(x, y): return x + y if found >= 0 else 0\n"
+    assert outcome(sandbox, makes).status == "passed"
+    assert outcome(sandbox, looks).status == "failed"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        r"def add(x, y): raise ValueError('\ud800')",
+        "class Odd:\n    __eq__ = lambda one, two: True\n"
+        r"Odd.__qualname__ = 'Odd\ud800'" + "\ndef add(x, y): return Odd()\n",
+        r"def add(x, y): return '\ud800'",
+    ],
+    ids=["text", "result", "value"],
+)
+def test_what_a_program_says_can_be_written_down(sandbox: Sandbox, code: str) -> None:
+    showing = TEST.replace(f"{SECRET!r}", "candidate(2, 3)")
+    found = outcome(sandbox, code + "\n", test=showing)
+    for told in (found.detail, found.suspicious or ""):
+        assert told.encode().decode() == told
+    assert "?" in found.detail + (found.suspicious or "")
 
 
 def test_an_object_that_equals_everything_passes_and_is_marked(sandbox: Sandbox) -> None:

@@ -144,6 +144,29 @@ def test_a_process_that_cannot_be_fenced_in_is_the_graders_fault(
         outcome(broken, Probe(RIGHT, ""))
 
 
+@pytest.mark.parametrize(("module", "name"), [("os", "fork"), ("os", "pipe"), ("kernel", "mount")])
+def test_a_machine_that_has_run_out_is_the_graders_fault(
+    module: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = f"""
+import os
+from battery.quality.sandbox import fences, kernel
+build, whole = fences.build, {module}.{name}
+def fails_once(*given):
+    {module}.{name} = whole
+    raise OSError(11, 'no more to be had')
+def built(*given):
+    made = build(*given)
+    {module}.{name} = fails_once
+    return made
+fences.build = built
+"""
+    with without(monkeypatch, plant) as exhausted:
+        with pytest.raises(GraderError, match="no more to be had"):
+            outcome(exhausted, Probe(RIGHT, ""))
+        assert outcome(exhausted, Probe(RIGHT, "")).status == "passed"
+
+
 def test_a_limit_that_the_kernel_does_not_take_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     plant = "import resource\ndel resource.RLIMIT_FSIZE\n"
     with without(monkeypatch, plant) as lacking:

@@ -142,25 +142,30 @@ class Puppet:
     def _keep_last(self, _: Body) -> None:
         kind = type(self._last)
         self._kept.append(self._last)
-        told = (len(self._kept) - 1, str(kind.__module__), str(kind.__qualname__))
+        told = (len(self._kept) - 1, printable(kind.__module__), printable(kind.__qualname__))
         self._ends.hold(b"H", packed(told))
 
     def _tell(self, raised: BaseException) -> None:
         """What was raised: the names of its types, and what a reader is shown."""
         try:
-            names = [kind.__name__ for kind in type(raised).__mro__]
+            names = [printable(kind.__name__) for kind in type(raised).__mro__]
             where = [
                 frame.lineno
                 for frame in traceback.extract_tb(raised.__traceback__)
                 if frame.filename == FILE
             ]
-            said = str(raised)[:SHOWN]
+            said = printable(str(raised)[:SHOWN])
             line = f" (line {where[-1]} of the answer)" if where else ""
             told = (names, f"{names[0]}: {said}{line}" if said else names[0] + line)
         except BaseException:  # its text may raise in turn
             told = (["Exception"], "an exception that cannot be shown")
         raised.__traceback__ = None
         self._ends.hold(b"X", packed(told))
+
+
+def printable(text: object) -> str:
+    """Text that every file can hold: half of a surrogate pair, which has no encoding, becomes a question mark."""
+    return str(text).encode("utf-8", "replace").decode()
 
 
 def _absent(entry: str) -> Any:
