@@ -35,6 +35,7 @@ BY_LIMITS = (
     "many descriptors",
     "many processes",
     "much memory",
+    "much memory in many processes",
     "much processor time",
     "long sleep",
 )

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from battery.quality.sandbox import kernel, landlock, limits, view
+from battery.quality.sandbox import crowd, kernel, landlock, limits, view
 from battery.quality.sandbox.view import WORK
 
 MEMORY_DISK = 32 << 20
@@ -45,6 +45,8 @@ class Fences(NamedTuple):
     """Whom the judge becomes."""
     granted: tuple[landlock.Grant, ...] | None
     """What Landlock leaves within reach, a program's folder apart; None: it is not used."""
+    listing: int | None
+    """The system's list of processes (`crowd`)."""
 
 
 def build(root: str, without: frozenset[str] = frozenset()) -> Fences:
@@ -65,6 +67,12 @@ def build(root: str, without: frozenset[str] = frozenset()) -> Fences:
     with contextlib.suppress(OSError):
         kernel.adopt_orphans()
         standing.append("orphans adopted")
+    listing = None
+    try:
+        listing = crowd.opened()
+        standing.append("memory of all processes")
+    except OSError as reason:
+        missing["memory of all processes"] = str(reason)
     namespaces = _namespaces(root, without, standing, missing)
     unheld = limits.unheld()
     missing |= unheld
@@ -88,7 +96,7 @@ def build(root: str, without: frozenset[str] = frozenset()) -> Fences:
         standing.append("untraceable")
     except OSError as reason:
         missing["untraceable"] = str(reason)
-    return Fences(tuple(standing), missing, namespaces, user, judge, granted)
+    return Fences(tuple(standing), missing, namespaces, user, judge, granted, listing)
 
 
 def _namespaces(

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from battery.quality.sandbox import fences, limits
+from battery.quality.sandbox.crowd import LOOK_S, Crowd
 from battery.quality.sandbox.inside.judge import BASE_HOLDS, Place, judge
 from battery.quality.sandbox.times import Allowance
 
@@ -92,51 +93,55 @@ def _job(
             os.close(told)
         said, allowance = bytearray(), Allowance(bounds, pid)
         try:
-            late = _hear(said, heard, allowance)
+            ended = _hear(said, heard, allowance, Crowd(fenced.listing, bounds, pid))
         finally:
             os.close(heard)
             _end(pid, allowance.program or 0)
-    return {**_answer(said, late), "wall_s": time.perf_counter() - began}
+    return {**_answer(said, ended), "wall_s": time.perf_counter() - began}
 
 
 def _forked(
     connection: socket.socket, heard: int, given: tuple[int, int, limits.Limits, Place]
 ) -> int:
-    """A judge's process, which holds neither the socket nor the end at which its verdict is heard."""
+    """A judge's process, which holds neither the socket nor other descriptors of this one's business."""
     if pid := os.fork():
         return pid
     try:
         connection.close()
         os.close(heard)
+        if (listing := given[-1].fences.listing) is not None:
+            os.close(listing)
         judge(*given)
     finally:
         os._exit(1)
 
 
-def _hear(said: bytearray, end: int, allowance: Allowance) -> str:
-    """Add what the judge writes until it ends or the program's time is up, which is told."""
+def _hear(said: bytearray, end: int, allowance: Allowance, crowd: Crowd) -> tuple[str, str] | None:
+    """Add what the judge writes until it ends or the program had too much: the status that this is, and why."""
     while len(said) < LARGEST:
-        if not select.select([end], [], [], allowance.pause())[0]:
+        if not select.select([end], [], [], min(LOOK_S, allowance.pause()))[0]:
             if late := allowance.over():
-                return late
+                return "timeout", late
+            if full := crowd.over(allowance.program):
+                return "memory", full
             continue
         if not (piece := os.read(end, 1 << 20)):
             break
         said += piece
         if allowance.program is None and b"\n" in said:
             allowance.program = int(said.partition(b"\n")[0])
-    return ""
+    return None
 
 
-def _answer(said: bytearray, late: str) -> dict[str, Any]:
+def _answer(said: bytearray, ended: tuple[str, str] | None) -> dict[str, Any]:
     """The verdict that was heard, or what its absence means; lines: the program's id, what holds, the verdict."""
     lines = bytes(said).split(b"\n")
     if len(lines) > 1 and lines[-1]:
         with contextlib.suppress(ValueError):
             return dict(json.loads(lines[-1]))
     so_far = {"base": True} if BASE_HOLDS in lines else {}
-    if late:
-        return {**so_far, "status": "timeout", "detail": late}
+    if ended:
+        return {**so_far, "status": ended[0], "detail": ended[1]}
     return {**so_far, "status": "crash", "detail": "the checks did not survive its results"}
 
 
