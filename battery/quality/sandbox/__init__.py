@@ -10,8 +10,8 @@ word, exit status or forged message is a pass.
 What it protects against: endless loops and sleeping (processor time by the kernel, the clock from outside), memory,
 output without end, fork bombs and orphans (limits; process ids of their own that end together), files (an empty folder
 in memory; the interpreter and its packages, read-only, are all else that is there), network (none), other tasks, the
-answers' file and this machine's other processes (not visible), forged verdicts, and results that claim to equal
-everything (marked `suspicious`).
+answers' file and this machine's other processes (not visible), forged verdicts, and results that a check
+took at their own word, such as one that claims to equal everything (marked `suspicious`).
 
 What it does not protect against: a hole in the kernel or in Python's unpickling of plain data; the data file itself,
 whose tests and canonical solutions run beside the judge, fenced but trusted with the verdict; side channels; wear. An

@@ -45,16 +45,24 @@ def serve(connection: socket.socket, root: str, without: frozenset[str], spare: 
         _say(connection, {"refused": str(refused)})
         return
     _say(connection, {"fences": fenced.standing, "missing": fenced.missing})
-    while True:
-        line, files, _, _ = socket.recv_fds(connection, 1 << 16, 1)
-        if not line:
-            return
-        try:
-            answer = _job(json.loads(line), files[0], fenced, spare, connection)
-        finally:
-            for number in files:
-                os.close(number)
-        _say(connection, answer)
+    while _served(connection, fenced, spare):
+        pass
+
+
+def _served(connection: socket.socket, fenced: fences.Fences, spare: int) -> bool:
+    """Answer one job, in a frame that ends with it: whatever is forked for the next finds nothing of this one."""
+    line, files, _, _ = socket.recv_fds(connection, 1 << 16, 1)
+    if not line:
+        return False
+    try:
+        answer = _job(json.loads(line), files[0], fenced, spare, connection)
+    except OSError as wrong:  # no process, pipe or mount to be had: no answer's fault
+        answer = {"status": "fault", "detail": f"the grader could not run it: {wrong}"}
+    finally:
+        for number in files:
+            os.close(number)
+    _say(connection, answer)
+    return True
 
 
 def _say(connection: socket.socket, told: dict[str, Any]) -> None:
@@ -74,20 +82,35 @@ def _job(
     with fences.folder(head["folder"], fenced) as where:
         if not fenced.namespaces and fenced.user is not None:
             os.chown(where, fenced.user, fenced.user)
-        verdict, pid = os.pipe(), 0
-        place = Place(where, fenced, spare)
-        if (pid := os.fork()) == 0:
-            connection.close()
-            os.close(verdict[0])
-            judge(job_fd, verdict[1], bounds, place)
-        os.close(verdict[1])
+        heard, told = os.pipe()
+        try:
+            pid = _forked(connection, heard, (job_fd, told, bounds, Place(where, fenced, spare)))
+        except OSError:
+            os.close(heard)
+            raise
+        finally:
+            os.close(told)
         said, allowance = bytearray(), Allowance(bounds, pid)
         try:
-            late = _hear(said, verdict[0], allowance)
+            late = _hear(said, heard, allowance)
         finally:
-            os.close(verdict[0])
+            os.close(heard)
             _end(pid, allowance.program or 0)
     return {**_answer(said, late), "wall_s": time.perf_counter() - began}
+
+
+def _forked(
+    connection: socket.socket, heard: int, given: tuple[int, int, limits.Limits, Place]
+) -> int:
+    """A judge's process, which holds neither the socket nor the end at which its verdict is heard."""
+    if pid := os.fork():
+        return pid
+    try:
+        connection.close()
+        os.close(heard)
+        judge(*given)
+    finally:
+        os._exit(1)
 
 
 def _hear(said: bytearray, end: int, allowance: Allowance) -> str:
