@@ -43,7 +43,9 @@ KINDS = [
 """A value at least of every type that is called to be made."""
 
 
-@pytest.mark.parametrize("value", [*KINDS, KINDS, {"in": tuple(KINDS)}], ids=str)
+@pytest.mark.parametrize(
+    "value", [*KINDS, KINDS, {"in": tuple(KINDS)}], ids=[str(n) for n in range(len(KINDS) + 2)]
+)
 def test_every_kind_of_plain_data_travels_unchanged(value: object) -> None:
     found = plain(packed(value))
     assert found == value and type(found) is type(value) and repr(found) == repr(value)
