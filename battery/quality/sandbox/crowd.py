@@ -37,12 +37,12 @@ class Crowd:
         """`listing`: what `opened` gave; None where nothing can be counted."""
         self._listing, self._judge = listing, judge
         self._most = TOGETHER * bounds.memory
-        self._own = _resident(listing, os.getpid()) if listing is not None else 0
 
     def over(self, program: int | None) -> str:
         """Why its memory is too much; an empty text while it is not."""
         if self._listing is None or program is None:
             return ""
+        own = _resident(self._listing, os.getpid())
         waiting, seen, total = [program], {self._judge}, 0
         waiting += _children(self._listing, os.getpid())  # orphans, where they come here
         while waiting:
@@ -50,7 +50,7 @@ class Crowd:
             if pid in seen:
                 continue
             seen.add(pid)
-            total += max(0, _resident(self._listing, pid) - self._own)
+            total += max(0, _resident(self._listing, pid) - own)
             waiting += _children(self._listing, pid)
         if total <= self._most:
             return ""

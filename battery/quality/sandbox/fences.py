@@ -33,6 +33,15 @@ class Unfenced(Exception):
     """Too little stands between a program and this machine; nothing is run."""
 
 
+class Place(NamedTuple):
+    """Where a program runs, and what it and its judge may use: made ahead, since each of them is forked for one job."""
+
+    folder: str
+    fences: Fences
+    program: tuple[limits.Held, ...]
+    judge: tuple[limits.Held, ...]
+
+
 class Fences(NamedTuple):
     """What holds, by name, and what does not, with its reason."""
 
@@ -210,7 +219,7 @@ def own_processes() -> None:
     kernel.unshare(kernel.NEW_PIDS | kernel.NEW_IPC)
 
 
-def enter(bounds: limits.Limits, place: Any, pipes: tuple[int, int]) -> tuple[int, int]:
+def enter(place: Place, pipes: tuple[int, int]) -> tuple[int, int]:
     """Fence the calling process in for good; where the two pipes are afterwards, all else being closed."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -226,9 +235,8 @@ def enter(bounds: limits.Limits, place: Any, pipes: tuple[int, int]) -> tuple[in
         signal.signal(
             number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         )
-    limits.hold(bounds, place.spare)
+    limits.hold(place.program)
     give_up_rights(place.fences, place.fences.user, place.folder)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it is the program's
     sys.argv = [""]
     return 3, 4
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import sys
 from pathlib import Path
@@ -38,6 +39,7 @@ def call(name: str, *arguments: Any) -> int:
     return int(result)
 
 
+@functools.cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 

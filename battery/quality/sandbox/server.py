@@ -15,18 +15,18 @@ import signal
 import socket
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from battery.quality.sandbox import fences, limits
 from battery.quality.sandbox.crowd import LOOK_S, Crowd
-from battery.quality.sandbox.inside.judge import BASE_HOLDS, Place, judge
+from battery.quality.sandbox.inside.judge import BASE_HOLDS, allowed, judge
 from battery.quality.sandbox.times import Allowance
 
 LARGEST = 256 << 20
 """Bytes of one verdict."""
 END_S = 10.0
 """Most that is waited for what was killed."""
+PAUSE_S = 0.0003
 WARM = (
     "abc", "bisect", "cmath", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions",
     "functools", "hashlib", "heapq", "inspect", "itertools", "math", "operator", "re", "statistics", "string", "typing",
@@ -83,9 +83,11 @@ def _job(
     with fences.folder(head["folder"], fenced) as where:
         if not fenced.namespaces and fenced.user is not None:
             os.chown(where, fenced.user, fenced.user)
+        ready = (limits.held(one, spare) for one in (bounds, allowed(bounds)))
+        place = fences.Place(where, fenced, *ready)
         heard, told = os.pipe()
         try:
-            pid = _forked(connection, heard, (job_fd, told, bounds, Place(where, fenced, spare)))
+            pid = _forked(connection, heard, (job_fd, told, bounds, place))
         except OSError:
             os.close(heard)
             raise
@@ -101,7 +103,7 @@ def _job(
 
 
 def _forked(
-    connection: socket.socket, heard: int, given: tuple[int, int, limits.Limits, Place]
+    connection: socket.socket, heard: int, given: tuple[int, int, limits.Limits, fences.Place]
 ) -> int:
     """A judge's process, which holds neither the socket nor other descriptors of this one's business."""
     if pid := os.fork():
@@ -116,14 +118,16 @@ def _forked(
         os._exit(1)
 
 
-def _hear(said: bytearray, end: int, allowance: Allowance, crowd: Crowd) -> tuple[str, str] | None:
-    """Add what the judge writes until it ends or the program had too much: the status that this is, and why."""
+def _hear(
+    said: bytearray, end: int, allowance: Allowance, crowd: Crowd
+) -> dict[str, Any] | None:
+    """Add what the judge writes until it ends or the program had too much: the outcome that this is."""
     while len(said) < LARGEST:
         if not select.select([end], [], [], min(LOOK_S, allowance.pause()))[0]:
             if late := allowance.over():
-                return "timeout", late
+                return {"status": "timeout", "detail": late, "spent": allowance.spent}
             if full := crowd.over(allowance.program):
-                return "memory", full
+                return {"status": "memory", "detail": full}
             continue
         if not (piece := os.read(end, 1 << 20)):
             break
@@ -133,7 +137,7 @@ def _hear(said: bytearray, end: int, allowance: Allowance, crowd: Crowd) -> tupl
     return None
 
 
-def _answer(said: bytearray, ended: tuple[str, str] | None) -> dict[str, Any]:
+def _answer(said: bytearray, ended: dict[str, Any] | None) -> dict[str, Any]:
     """The verdict that was heard, or what its absence means; lines: the program's id, what holds, the verdict."""
     lines = bytes(said).split(b"\n")
     if len(lines) > 1 and lines[-1]:
@@ -141,7 +145,7 @@ def _answer(said: bytearray, ended: tuple[str, str] | None) -> dict[str, Any]:
             return dict(json.loads(lines[-1]))
     so_far = {"base": True} if BASE_HOLDS in lines else {}
     if ended:
-        return {**so_far, "status": ended[0], "detail": ended[1]}
+        return so_far | ended
     return {**so_far, "status": "crash", "detail": "the checks did not survive its results"}
 
 
@@ -153,24 +157,29 @@ def _end(pid: int, child: int) -> None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     kill(group, signal.SIGKILL)
     until = time.perf_counter() + END_S
-    while time.perf_counter() < until:
+    while not _reaped() and time.perf_counter() < until:
+        time.sleep(PAUSE_S)
         for orphan in _children():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(orphan, signal.SIGKILL)
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                time.sleep(0.0005)
-        except ChildProcessError:
-            return
+
+
+def _reaped() -> bool:
+    """Reap all children that have ended; whether none is left."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return True
+    return False
 
 
 def _children() -> list[int]:
     """Children of this process, adopted ones too, where the system lists them."""
     try:
-        return [
-            int(word)
-            for word in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        ]
+        listing = os.open(f"/proc/self/task/{os.getpid()}/children", os.O_RDONLY)
+        with os.fdopen(listing, "rb") as file:
+            return [int(word) for word in file.read().split()]
     except OSError:
         return []
 

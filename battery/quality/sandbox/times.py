@@ -54,6 +54,11 @@ class Allowance:
         self.program: int | None = None
         """The program's process, once it is known."""
 
+    @property
+    def spent(self) -> bool:
+        """Whether the processor time is used up, which no other work on this machine can bring about."""
+        return self._of(self.program) >= self._bounds.cpu_s
+
     def over(self) -> str:
         """Why the time is up; an empty text while it is not. Time in which nobody could look is not counted."""
         now, own = self._clock(), self._of(self.program)

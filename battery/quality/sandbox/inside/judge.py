@@ -15,7 +15,7 @@ import pickle
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from battery.quality.sandbox import fences, limits
 from battery.quality.sandbox.inside import program
@@ -38,21 +38,13 @@ KINDS: dict[str, Callable[[dict[str, Any], Remote, dict[str, Any]], None]] = {
 """How a job is judged; each adds to the verdict and raises where the program fails."""
 
 
-class Place(NamedTuple):
-    """Where a program runs, and as whom."""
-
-    folder: str
-    fences: fences.Fences
-    spare: int
-
-
-def judge(job_fd: int, verdict_fd: int, bounds: limits.Limits, place: Place) -> NoReturn:
+def judge(job_fd: int, verdict_fd: int, bounds: limits.Limits, place: fences.Place) -> NoReturn:
     """Judge the job behind `job_fd` and write its verdict, one JSON object, to `verdict_fd`; then end."""
     verdict: dict[str, Any] = {}
     try:
-        child, ends = _start(bounds, place)
+        child, ends = _start(place)
         os.write(verdict_fd, f"{child}\n".encode())
-        _restrain(place, bounds)
+        _restrain(place)
         with os.fdopen(job_fd, "rb") as source:
             job = pickle.load(source)
         job["tell"] = lambda: os.write(verdict_fd, BASE_HOLDS + b"\n")
@@ -65,7 +57,7 @@ def judge(job_fd: int, verdict_fd: int, bounds: limits.Limits, place: Place) -> 
     os._exit(0)
 
 
-def _start(bounds: limits.Limits, place: Place) -> tuple[int, Ends]:
+def _start(place: fences.Place) -> tuple[int, Ends]:
     """Fork the program's process; its id, and the pipes to it."""
     asked, ask = os.pipe()
     told, tell = os.pipe()
@@ -76,7 +68,7 @@ def _start(bounds: limits.Limits, place: Place) -> tuple[int, Ends]:
         os.close(tell)
         return child, Ends(told, ask)
     try:
-        ends = Ends(*fences.enter(bounds, place, (asked, tell)))
+        ends = Ends(*fences.enter(place, (asked, tell)))
     except (
         BaseException
     ) as wrong:  # nothing of the program has run: the grader's fault, which the judge tells
@@ -88,12 +80,15 @@ def _start(bounds: limits.Limits, place: Place) -> tuple[int, Ends]:
         os._exit(0)
 
 
-def _restrain(place: Place, bounds: limits.Limits) -> None:
-    """Give up all rights that judging does not need; more memory than the program's, to hold its results twice."""
+def allowed(bounds: limits.Limits) -> limits.Limits:
+    """What the judge of a program within `bounds` may use: more memory than that, to hold its results twice."""
+    return bounds._replace(cpu_s=10 * bounds.wall_s, memory=3 * bounds.memory, files=256)
+
+
+def _restrain(place: fences.Place) -> None:
+    """Give up all rights that judging does not need."""
     os.setpgid(0, 0)
-    limits.hold(
-        bounds._replace(cpu_s=10 * bounds.wall_s, memory=3 * bounds.memory, files=256), place.spare
-    )
+    limits.hold(place.judge)
     fences.give_up_rights(place.fences, place.fences.judge)
     sys.setrecursionlimit(5000)
 
