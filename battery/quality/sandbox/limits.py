@@ -60,16 +60,18 @@ class Held(NamedTuple):
     bound: int
 
 
-def held(limits: Limits, spare: int = 0) -> tuple[Held, ...]:
-    """The limits as the kernel takes them, never above those that already bind this process.
+def held(limits: Limits, spare: int = 0, but: tuple[str, ...] = ()) -> tuple[Held, ...]:
+    """The limits as the kernel takes them, `but` for some, never above those that already bind this process.
 
     A limit that the system does not have is left out here; `unheld` names it beforehand.
     """
     found = []
     for name, bound in _bounds(limits, spare).items():
-        if (number := getattr(resource, name, None)) is not None:
+        if name not in but and (number := getattr(resource, name, None)) is not None:
             hard = resource.getrlimit(number)[1]
-            found.append(Held(number, bound if hard == resource.RLIM_INFINITY else min(bound, hard)))
+            found.append(
+                Held(number, bound if hard == resource.RLIM_INFINITY else min(bound, hard))
+            )
     return tuple(found)
 
 

@@ -100,6 +100,7 @@ class _Server:
         self.fences: tuple[str, ...] = ()
         self.missing: dict[str, str] = {}
         self._inside = False
+        self.judge = 0
         self._start()
 
     def _start(self) -> None:
@@ -189,6 +190,7 @@ class _Server:
         finally:
             if not self._inside:
                 _removed(folder)
+        self.judge = told.pop("judge", 0)
         known = told.pop("token", None) == token
         if told["status"] == "fault" or not (
             known or told["status"] in ("timeout", "crash", "memory")
@@ -196,6 +198,10 @@ class _Server:
             raise GraderError(f"{job.id}: no verdict: {told.get('detail') or told['status']}")
         told["expected"] = tuple(bytes.fromhex(one) for one in told.get("expected", ()))
         return msgspec.convert(told, Outcome)
+
+    def dismiss(self) -> None:
+        """Have it end by itself, without waiting for that."""
+        self._socket.close()
 
     def close(self) -> None:
         """End the server and what it left."""
@@ -243,6 +249,8 @@ class Sandbox:
         trace: TracebackType | None,
     ) -> None:
         for server in self._servers:
+            server.dismiss()
+        for server in self._servers:
             server.close()
         self._servers.clear()
 
@@ -250,6 +258,11 @@ class Sandbox:
     def servers(self) -> list[int]:
         """Process ids of the servers; all programs descend from them."""
         return [server.pid for server in self._servers]
+
+    @property
+    def judges(self) -> list[int]:
+        """Process ids of those that wait to judge the next program."""
+        return [server.judge for server in self._servers if server.judge]
 
     @property
     def fences(self) -> tuple[str, ...]:
@@ -262,7 +275,7 @@ class Sandbox:
         return self._servers[0].missing
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """Every job with its outcome, as they come; those that the clock stopped come last, after a second try alone."""
+        """Every job with its outcome, as they come; those that the clock stopped last, after a second try alone."""
         waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
         ordered = sorted(jobs, key=lambda job: -job.weight)
         for job in ordered:

@@ -55,7 +55,8 @@ def _own() -> list[str]:
     return [
         place
         for place in places
-        if real[place] == place or not any(f"{real[place]}/".startswith(f"{one}/") for one in places)
+        if real[place] == place
+        or not any(f"{real[place]}/".startswith(f"{one}/") for one in places)
     ]
 
 
