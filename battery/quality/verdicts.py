@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import platform
 import re
 import sys
@@ -58,7 +57,7 @@ def installed(places: Iterable[str]) -> set[str]:
     found: set[str] = set()
     for place in places:
         with contextlib.suppress(OSError):
-            found.update(one for one in os.listdir(place or ".") if one.endswith(LEFT))
+            found.update(one.name for one in Path(place).iterdir() if one.name.endswith(LEFT))
     return found
 
 
