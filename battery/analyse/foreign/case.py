@@ -13,7 +13,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate against the control at one context, before it is put into words."""
 
     metric: Metric
-    context: int
+    context: int | None
+    """None: the files do not say."""
     control: str
     candidate: str
     values: tuple[list[Row], list[Row]]
@@ -23,12 +24,19 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Values of control and candidate without a partner."""
     estimates: Estimates
     claim: float | None
+    launches: bool = False
+    """Whether a round is known to be one launch, as a file of another tool is."""
 
     @property
     def share_lost(self) -> float:
         """Share of the seeds and rounds of either arm that are missing in the other."""
         lost = sum(self.lost)
         return lost / (lost + len(self.pairs)) if lost else 0.0
+
+    @property
+    def one_launch(self) -> bool:
+        """Whether all pairs are of one launch of each arm, so that what differs between launches is in no interval."""
+        return self.launches and len(self.labels("round")) == 1
 
     def labels(self, basis: Basis) -> list[str]:
         """The seeds or rounds of the pairs, each once."""
