@@ -54,13 +54,17 @@ def _verdicts(comparisons: Sequence[Comparison]) -> str:
 
 
 def _weaknesses(comparisons: Sequence[Comparison]) -> str:
-    """A row for every weakness of every comparison."""
+    """A row for every weakness of a candidate, with the metrics and contexts that it is of."""
+    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for one in comparisons:
+        for told in (f"method: {one.method}", *one.warnings):
+            places = found.setdefault((one.candidate, told), {})
+            places.setdefault(MEASURES[one.metric].title, []).append(context(one.context))
     rows = [
-        (MEASURES[one.metric].title, context(one.context), one.candidate, told)
-        for one in comparisons
-        for told in (f"interval {one.method}", *one.warnings)
+        (candidate, "; ".join(f"{title} {' · '.join(at)}" for title, at in places.items()), told)
+        for (candidate, told), places in found.items()
     ]
-    return words.table(("metric", "context", "candidate", "reason"), rows)
+    return words.table(("candidate", "where", "reason"), rows)
 
 
 def _levels(levels: Sequence[Level]) -> str:

@@ -15,7 +15,7 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def test(prompt: int, made: int, *nanoseconds: int, depth: int | None = 0, **settings: object) -> Any:
+def timed(prompt: int, made: int, *nanoseconds: int, depth: int | None = 0, **settings: object) -> Any:
     """A test as the tool writes it: rates and means of the times of its repetitions."""
     rates = [1e9 * (prompt + made) / one for one in nanoseconds]
     at = {} if depth is None else {"n_depth": depth}
@@ -26,7 +26,6 @@ def test(prompt: int, made: int, *nanoseconds: int, depth: int | None = 0, **set
     }  # fmt: skip
 
 
-test.__test__ = False  # type: ignore[attr-defined]
 
 
 def told(run: Any) -> list[tuple[object, ...]]:
@@ -37,7 +36,7 @@ def test_a_prompt_is_a_prefill_and_an_answer_a_decode_behind_its_depth(tmp_path:
     # 512 tokens in half a second and in a quarter; 32 tokens in 0.8 s; 32 behind 4,096 in 1.6 s
     path = written(
         tmp_path,
-        [test(512, 0, 500_000_000, 250_000_000), test(0, 32, 800_000_000), test(0, 32, 1_600_000_000, depth=4096)],
+        [timed(512, 0, 500_000_000, 250_000_000), timed(0, 32, 800_000_000), timed(0, 32, 1_600_000_000, depth=4096)],
     )
     read = found(path).taken
     (run,) = read.runs
@@ -51,7 +50,7 @@ def test_a_prompt_is_a_prefill_and_an_answer_a_decode_behind_its_depth(tmp_path:
 
 
 def test_what_is_no_metric_of_ours_is_left_out_and_said(tmp_path: Path) -> None:
-    tests = [test(0, 32, 10**9), test(512, 32, 10**9), test(512, 0, 10**9, depth=4096)]
+    tests = [timed(0, 32, 10**9), timed(512, 32, 10**9), timed(512, 0, 10**9, depth=4096)]
     read = found(written(tmp_path, tests)).taken
     assert [value.metric for value in read.runs[0].values] == ["decode"]
     assert any("1 pg tests are left out" in note for note in read.notes)
@@ -61,7 +60,7 @@ def test_what_is_no_metric_of_ours_is_left_out_and_said(tmp_path: Path) -> None:
 
 def test_settings_in_which_tests_differ_are_the_arms(tmp_path: Path) -> None:
     tests = [
-        test(0, 8, 10**9, n_threads=threads, model_filename=f"C:\\models\\{name}.gguf", model_type=name)
+        timed(0, 8, 10**9, n_threads=threads, model_filename=f"C:\\models\\{name}.gguf", model_type=name)
         for threads in (1, 2)
         for name in ("small", "large")
     ]
@@ -72,7 +71,7 @@ def test_settings_in_which_tests_differ_are_the_arms(tmp_path: Path) -> None:
 
 
 def test_a_mean_without_its_samples_and_a_file_from_before_depths(tmp_path: Path) -> None:
-    one = test(0, 32, 10**9, depth=None)
+    one = timed(0, 32, 10**9, depth=None)
     del one["samples_ts"], one["samples_ns"]
     (run,) = found(written(tmp_path, one)).taken.runs
     assert told(run) == [("decode", 0, 32.0, 32, 1, None, None)]
@@ -116,6 +115,6 @@ def slower(one: Any) -> None:
 def test_a_planted_fault_is_named(
     tmp_path: Path, change: Callable[[Any], object], complaint: str
 ) -> None:
-    one = test(0, 32, 10**9)
+    one = timed(0, 32, 10**9)
     change(one)
     assert complaint in refused(written(tmp_path, [one]))
