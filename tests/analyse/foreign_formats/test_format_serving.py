@@ -93,7 +93,7 @@ def milliseconds_for_seconds(one: dict[str, Any]) -> None:
         ("A", lambda one: one.update(mean_ttft_ms=None, mean_tpot_ms=0.0), "no request ended well"),
         ("A", seconds_for_milliseconds, "a unit was mistaken, or the file was changed"),
         ("A", lambda one: one.update(completed=2.5), "completed: 2.5 where a count is due"),
-        ("A", lambda one: one.update(request_rate="often"), "request_rate: 'often' is no rate of requests"),
+        ("A", lambda one: one.update(request_rate="often"), "request_rate: a text where a number is due"),
         ("A", lambda one: one.update(request_rate="trace"), "at the times of a trace"),
         ("A-detailed", milliseconds_for_seconds, "mean_ttft_ms: 201.75 is not the mean of ttfts in milliseconds"),
         ("A-detailed", lambda one: one["ttfts"].pop(), "5 input_lens, 5 output_lens, 4 ttfts, 5 itls"),

@@ -167,8 +167,8 @@ def test_contexts_that_are_not_told_are_compared_as_such() -> None:
         (["a", "b"], ["A", "A"], "only arm 'A'"),
         (["a", "b"], ["A"], "--arm is given 1 times for 2 files"),
         (["a.json", "a.jsonl"], [], "a.json: two files of this name; say what each measured"),
-        (["a", "b"], ["A", "\x1b"], "is no name that can be printed"),
-        (["a", "b"], ["A", " "], "is no name that can be printed"),
+        (["a", "b"], ["A", "\x1b"], "is no name of an arm that can be printed"),
+        (["a", "b"], ["A", " "], "is no name of an arm that can be printed"),
     ],
 )  # fmt: skip
 def test_arms_that_cannot_be_are_refused(names: list[str], arms: list[str], complaint: str) -> None:

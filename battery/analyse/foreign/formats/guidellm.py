@@ -77,7 +77,7 @@ def _run(node: Node) -> Run:
         for place, one in enumerate(requests, start=1)
         for value in _values(one, f"request {place}", context, load)
     ]
-    notes = ()
+    notes: tuple[str, ...] = ()
     if len(requests) < well:
         notes = (f"guidellm: {len(requests)} of {well} requests are kept in the report",)
     return Run(
@@ -145,8 +145,8 @@ def _seed(node: Node) -> str | None:
         asked = body.get("messages") or body["prompt"]
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
-    written = json.dumps(asked, sort_keys=True, ensure_ascii=False).encode()
-    return f"prompt {hashlib.sha256(written).hexdigest()[:10]}"
+    written = json.dumps(asked, sort_keys=True)
+    return f"prompt {hashlib.sha256(written.encode()).hexdigest()[:10]}"
 
 
 def _means(metrics: Node, well: int) -> Iterator[Value]:

@@ -112,18 +112,20 @@ def _labels(nodes: Sequence[Node]) -> list[str]:
 
 def _setting(key: str, value: object) -> str:
     """One setting in words; of a model's file the name without its folders."""
-    told = str(value)
-    if key == "model_filename":
-        return PurePosixPath(PureWindowsPath(told).as_posix()).name
-    return f"{key} {told}" if re.fullmatch(r"[ -~]{1,60}", told) else key
+    file = key == "model_filename"
+    told = PurePosixPath(PureWindowsPath(str(value)).as_posix()).name if file else str(value)
+    if not re.fullmatch(r"[ -~]{1,60}", told):
+        return key
+    return told if file else f"{key} {told}"
 
 
 def _version(nodes: Sequence[Node]) -> str:
     """The builds that wrote the file."""
-    told = (
-        f"build {node.value.get('build_number', '?')} ({node['build_commit'].text()})" for node in nodes
-    )
-    return ", ".join(dict.fromkeys(told))
+    told = {}
+    for node in nodes:
+        number = node.get("build_number")
+        told[f"build {number.count() if number else '?'} ({node['build_commit'].text()})"] = None
+    return ", ".join(told)
 
 
 def _left_out(nodes: Sequence[Node]) -> list[str]:

@@ -60,10 +60,10 @@ def _sealed(result: Node) -> None:
     try:
         written = json.dumps(
             rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-        )
+        ).encode()
     except ValueError as wrong:
         raise InputError(f"{result.at}: {wrong}: such a result cannot have been sealed") from wrong
-    if hashlib.sha256(written.encode()).hexdigest() != seal["digest"].text():
+    if hashlib.sha256(written).hexdigest() != seal["digest"].text():
         raise InputError(
             f"{seal['digest'].at}: not the digest of this result: it was changed after it was sealed; ask for the file"
             " as it was"
@@ -88,11 +88,11 @@ def _decode(trials: Node, phase: Node, count: int) -> Iterator[Value]:
         return
     tokens = [one.count() for one in trials["completion_tokens_raw"].items()]
     told = list(_column(trials, "decode_tokens_per_second_raw", phase, "decode", count))
-    if len(tokens) != count:
-        raise InputError(
-            f"{trials['completion_tokens_raw'].at}: {len(tokens)} counts of {count} trials"
-        )
     times = trials.get("decode_elapsed_seconds_raw")
+    if len(tokens) != count or (times and len(times.items()) != count):
+        raise InputError(
+            f"{trials['completion_tokens_raw'].at}: {len(tokens)} counts of {count} trials, or not as many times"
+        )
     for place, (value, made) in enumerate(zip(told, tokens, strict=True)):
         if times and made > 1:
             elapsed = times.items()[place]
@@ -117,7 +117,8 @@ def _context(phase: Node) -> int | None:
 
 def _seed(prompt: Node) -> str:
     """A label by which a prompt is found in other results."""
-    return f"prompt {hashlib.sha256(prompt.text().encode()).hexdigest()[:10]}"
+    written = prompt.raw().encode("utf-8", "surrogatepass")
+    return f"prompt {hashlib.sha256(written).hexdigest()[:10]}"
 
 
 def _warnings(meta: Node) -> Iterator[str]:

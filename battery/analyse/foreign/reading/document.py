@@ -41,7 +41,7 @@ class Node(msgspec.Struct, frozen=True):
         """What stands under a key; InputError where there is none, or null."""
         found = self.get(key)
         if found is None:
-            keys = self.value if isinstance(self.value, dict) else {}
+            keys = [one for one in self.value if one.isprintable()]
             why = "is null" if key in keys else f"is missing{nearest(key, keys)}"
             raise InputError(
                 f"{self.at}: '{key}' {why}; the file is cut, or of a version that is not known"
@@ -74,6 +74,12 @@ class Node(msgspec.Struct, frozen=True):
             raise InputError(
                 f"{self.at}: {_kind(self.value)} where a text that can be printed is due"
             )
+        return self.value
+
+    def raw(self) -> str:
+        """Any text, as it is: to be hashed, not shown."""
+        if not isinstance(self.value, str):
+            raise InputError(f"{self.at}: {_kind(self.value)} where a text is due")
         return self.value
 
     def number(self) -> float:

@@ -31,6 +31,11 @@ class Placed(msgspec.Struct, frozen=True):
     run: Run
     round: int = 1
 
+    @property
+    def stamp(self) -> float:
+        """When it began, in seconds since 1970; 0 where nothing tells."""
+        return self.run.started.timestamp() if self.run.started else 0.0
+
 
 def join(found: Sequence[Found], arms: Sequence[str] = ()) -> Sheet:
     """The sheet of all files; `arms`: one name a file, else what tells them apart. InputError for one arm alone."""
@@ -94,10 +99,10 @@ def _placed(found: Sequence[Found], arms: Sequence[str]) -> Iterator[Placed]:
             f"--arm is given {len(arms)} times for {len(found)} files; name each file's arm once, in the order of the"
             " files"
         )
-    for name in arms:
-        if not name.strip() or not name.isprintable():
-            raise InputError(f"--arm {name!r} is no name that can be printed")
     stems = [Path(one.document.name).stem for one in found]
+    for name in arms or stems:
+        if not name.strip() or not name.isprintable():
+            raise InputError(f"{name!r} is no name of an arm that can be printed; give another with --arm")
     for place, one in enumerate(found):
         several = len({run.label for run in one.taken.runs}) > 1
         name = arms[place] if arms else stems[place]
@@ -163,9 +168,8 @@ def _rounds(placed: Sequence[Placed]) -> list[Placed]:
     numbered: dict[int, int] = {}
     for arm in dict.fromkeys(one.arm for one in placed):
         own = [place for place, one in enumerate(placed) if one.arm == arm]
-        stamps = [placed[place].run.started for place in own]
-        if all(stamps):
-            own.sort(key=lambda place: str(placed[place].run.started))
+        if all(placed[place].run.started for place in own):
+            own.sort(key=lambda place: placed[place].stamp)
         seen: dict[tuple[str, int | None], int] = {}
         for place in own:
             keys = {(value.metric, value.context) for value in placed[place].run.values}
@@ -210,7 +214,7 @@ def order(placed: Sequence[Placed]) -> str:
     stamps = [one.run.started for one in placed]
     if not all(stamps) or len(set(stamps)) < len(stamps):
         return ""
-    arms = [one.arm for one in sorted(placed, key=lambda one: str(one.run.started))]
+    arms = [one.arm for one in sorted(placed, key=lambda one: one.stamp)]
     turns = [arm for place, arm in enumerate(arms) if place == 0 or arms[place - 1] != arm]
     told = ", ".join(arms[:_MOST_IN_ORDER]) + (", …" if len(arms) > _MOST_IN_ORDER else "")
     if len(arms) == len(set(arms)):

@@ -69,13 +69,10 @@ def _checked(taken: Taken, path: Path) -> Taken:
 
 
 def _like_ours(data: bytes) -> bool:
-    """Whether a first line is meant for our columns, right or not; what is empty or no text is left to that reader."""
-    try:
-        lines = [line for line in data.decode("utf-8-sig").splitlines() if line.strip()]
-    except UnicodeDecodeError:
-        return True
-    cells = {cell.strip().strip('"') for cell in lines[0].replace(";", ",").split(",")} if lines else set()
-    return not lines or len(cells & set(COLUMNS)) >= _LIKE_OURS
+    """Whether a first line is meant for our columns, right or not."""
+    lines = [line for line in data.decode("utf-8-sig").splitlines() if line.strip()]
+    cells = {cell.strip(' "') for cell in lines[0].replace(";", ",").split(",")} if lines else set()
+    return len(cells & set(COLUMNS)) >= _LIKE_OURS
 
 
 def known() -> str:

@@ -42,18 +42,14 @@ def run(node: Node, failed: int | None, started: datetime | None = None) -> Run:
 def load_of(node: Node) -> Load:
     """Requests at a time and a second; both tools write null or infinity for no limit."""
     streams, rate = node.get("max_concurrency"), node.get("request_rate")
-    sent = rate.value if rate else math.inf
-    if isinstance(sent, str):
-        # a replayed trace has no one rate
-        sent = {"inf": math.inf, "trace": math.nan}.get(sent, sent)
-    if isinstance(sent, str) and rate:
-        raise InputError(f"{rate.at}: '{sent}' is no rate of requests")
-    if isinstance(sent, float) and math.isnan(sent):
+    limit = (streams.count() if streams else 0) or math.inf
+    if rate is None or rate.value in ("inf", math.inf):
+        return Load(limit)
+    if rate.value == "trace":
         raise InputError(
-            f"{node.at}: requests were sent at the times of a trace: not one load, which nothing can be set beside"
+            f"{rate.at}: requests were sent at the times of a trace: not one load, which nothing can be set beside"
         )
-    limit = streams.count() if streams else math.inf
-    return Load(limit or math.inf, sent if math.isinf(sent) or not rate else rate.positive())
+    return Load(limit, rate.positive())
 
 
 def _means(node: Node, completed: int) -> Iterator[Value]:
