@@ -43,8 +43,8 @@ def recognise(path: Path, forced: str | None = None) -> Found | None:
             return None
         head = data.decode("utf-8", "replace").strip().splitlines()[:1]
         what = f"its first line is {head[0][:80]!r}" if head else "it is empty"
-        wanted = f"JSON, as {forced} writes it," if forced else "a known format"
-        raise InputError(f"{path}: no {wanted.removeprefix('a ')}: {what}; {known()}")
+        wanted = f"JSON, as {forced} writes it" if forced else "known format"
+        raise InputError(f"{path}: no {wanted}: {what}; {known()}")
     if forced and read:
         return Found(found, forced, _checked(read(found), path))
     for name in known_formats():
