@@ -15,7 +15,12 @@ from battery.render.lint.check import lint
 FOLDER = Path(__file__).parent / "fixtures" / "foreign"
 BY_REQUEST = {"guidellm": "A.json", "aiperf": "A.jsonl", "mlx-chronos": "A.json"}
 FAILING = ("vllm", "A-detailed.json")
-BY_MEAN = {"llama-bench": "A.json", "llama-benchy": "A.json", "vllm": "A.json", "aiperf": "A-means.json"}
+BY_MEAN = {
+    "llama-bench": "A.json",
+    "llama-benchy": "A.json",
+    "vllm": "A.json",
+    "aiperf": "A-means.json",
+}
 PAIRS = sorted({*BY_REQUEST.items(), *BY_MEAN.items(), FAILING})
 """A file of arm A of every kind; the one of arm C beside it has C in its name."""
 
@@ -26,7 +31,14 @@ def call(say: Callable[..., Said], tmp_path: Path) -> Callable[..., Said]:
 
 
 def pair(tool: str, name: str) -> list[str]:
-    return [str(FOLDER / tool / name), str(FOLDER / tool / name.replace("A", "C", 1)), "--arm", "A", "--arm", "C"]
+    return [
+        str(FOLDER / tool / name),
+        str(FOLDER / tool / name.replace("A", "C", 1)),
+        "--arm",
+        "A",
+        "--arm",
+        "C",
+    ]
 
 
 @pytest.mark.parametrize("tool, name", PAIRS)
@@ -37,7 +49,10 @@ def test_every_kind_of_file_gives_verdicts_and_a_page_that_the_linter_accepts(
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
     assert (found["kind"], found["control"], found["candidates"]) == ("foreign", "A", ["C"])
-    assert [(one["format"], one["arms"]) for one in found["sources"]] == [(tool, ["A"]), (tool, ["C"])]
+    assert [(one["format"], one["arms"]) for one in found["sources"]] == [
+        (tool, ["A"]),
+        (tool, ["C"]),
+    ]
     assert found["comparisons"] and all(one["pairs"] for one in found["comparisons"])
     measured = {one["metric"] for one in found["comparisons"]}
     assert measured.isdisjoint(one["metric"] for one in found["unmeasured"])

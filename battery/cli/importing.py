@@ -55,7 +55,9 @@ def import_(
     ] = None,
     report: Annotated[
         Path | None,
-        typer.Option(help="Write a Markdown page, too; exit 8 where the linter finds something in it"),
+        typer.Option(
+            help="Write a Markdown page, too; exit 8 where the linter finds something in it"
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object")] = False,
 ) -> None:
@@ -90,13 +92,17 @@ def sheet(files: list[Path], arms: list[str], form: str | None) -> Sheet:
     from battery.analyse.foreign.reading.recognise import recognise
 
     if len({file.resolve() for file in files}) < len(files):
-        raise InputError("import: a file is named twice; each is one round, and a copy of it is none")
+        raise InputError(
+            "import: a file is named twice; each is one round, and a copy of it is none"
+        )
     found = [recognise(file, form) for file in files]
     others = [one for one in found if one is not None]
     if len(others) == len(found):
         digests = [one.document.sha256 for one in others]
         if len(set(digests)) < len(digests):
-            raise InputError("import: two of the files are the same to the byte; a copy is no round")
+            raise InputError(
+                "import: two of the files are the same to the byte; a copy is no round"
+            )
         return join(others, arms)
     csv = files[found.index(None)]
     if len(files) > 1:

@@ -49,7 +49,10 @@ def lines(found: ForeignFindings) -> list[str]:
     return [
         *told,
         "",
-        *(f"null: {MEASURES[one.metric].title}: {one.why} ({one.format})" for one in found.unmeasured),
+        *(
+            f"null: {MEASURES[one.metric].title}: {one.why} ({one.format})"
+            for one in found.unmeasured
+        ),
         *(f"note: {note}" for note in found.notes),
     ]
 

@@ -42,7 +42,17 @@ def page(found: ForeignFindings) -> str:
 
 def _verdicts(comparisons: Sequence[Comparison]) -> str:
     """Every comparison with its verdict, the ratio it rests on and both intervals."""
-    head = ("metric", "context", "candidate", "verdict", "ratio [95 %]", "by seed", "by round", "pairs", "reason")
+    head = (
+        "metric",
+        "context",
+        "candidate",
+        "verdict",
+        "ratio [95 %]",
+        "by seed",
+        "by round",
+        "pairs",
+        "reason",
+    )
     rows = [
         (
             MEASURES[one.metric].title, context(one.context), one.candidate, f"{one.verdict} {one.qualifier}".strip(),
@@ -69,7 +79,18 @@ def _weaknesses(comparisons: Sequence[Comparison]) -> str:
 
 def _levels(levels: Sequence[Level]) -> str:
     """Every arm's own values."""
-    head = ("metric", "context", "arm", "unit", "mean", "smallest", "largest", "rounds", "prompts", "values behind it")
+    head = (
+        "metric",
+        "context",
+        "arm",
+        "unit",
+        "mean",
+        "smallest",
+        "largest",
+        "rounds",
+        "prompts",
+        "values behind it",
+    )
     return words.table(head, [_level(one) for one in levels])
 
 

@@ -206,7 +206,11 @@ def _verdict(
         return "not comparable", "", "no seed and round that both arms have"
     if found is None or found.low is None or found.high is None:
         more = "; files of further launches would be rounds" if case.one_launch else ""
-        return "not comparable", "", f"neither two seeds nor two rounds: no interval can be computed{more}"
+        return (
+            "not comparable",
+            "",
+            f"neither two seeds nor two rounds: no interval can be computed{more}",
+        )
     if found.low == found.high:
         why = f"all {found.units} units gave the same ratio, as rounded values do: their noise is not known"
         return "undecided", "", why

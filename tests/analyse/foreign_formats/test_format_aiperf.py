@@ -17,7 +17,9 @@ def test_records_are_taken_one_by_one_without_the_warm_up() -> None:
     (run,) = read.runs
     assert (run.load, run.requests, run.failed) == (Load(1), 6, 0)
     assert run.lengths == (18, 16, 15, 16, 18, 20)
-    first = {metric: values(run, metric)[0] for metric in ("ttft", "tpot", "decode", "prefill", "e2e")}
+    first = {
+        metric: values(run, metric)[0] for metric in ("ttft", "tpot", "decode", "prefill", "e2e")
+    }
     assert {metric: value.value for metric, value in first.items()} == pytest.approx(
         {
             "ttft": 0.035947349, "tpot": 0.003446343533333333, "decode": 1000 / 3.446343533333333,
@@ -31,7 +33,8 @@ def test_records_are_taken_one_by_one_without_the_warm_up() -> None:
 
 def test_the_same_conversation_has_the_same_label_in_both_exports() -> None:
     a, c = (
-        [value.seed for value in values(taken(f"aiperf/{arm}.jsonl").runs[0], "ttft")] for arm in "AC"
+        [value.seed for value in values(taken(f"aiperf/{arm}.jsonl").runs[0], "ttft")]
+        for arm in "AC"
     )
     assert sorted(map(str, a)) == sorted(map(str, c)) and len(set(a)) == 6
 
@@ -41,7 +44,9 @@ def test_means_are_one_value_with_their_ends() -> None:
     (run,) = read.runs
     assert (read.version, run.load, run.requests, run.failed) == ("0.13.0", Load(1), 6, 0)
     (ttft,), (decode,) = values(run, "ttft"), values(run, "decode")
-    assert (ttft.value, ttft.low, ttft.high) == pytest.approx((0.035308124666666664, 0.020818163, 0.068852774))
+    assert (ttft.value, ttft.low, ttft.high) == pytest.approx(
+        (0.035308124666666664, 0.020818163, 0.068852774)
+    )
     assert (decode.value, decode.low) == pytest.approx((381.83872465458444, 239.79670227418555))
     assert (ttft.n, ttft.seed, ttft.context, ttft.tokens) == (6, None, 17, 16)
     assert run.started and run.started.isoformat() == "2026-11-30T07:08:04.187084+00:00"

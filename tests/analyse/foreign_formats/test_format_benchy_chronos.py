@@ -29,7 +29,9 @@ def test_runs_of_llama_benchy_are_one_mean_for_each_context() -> None:
         assert [value.context for value in taken_out] == contexts
         for value, one in zip(taken_out, singles, strict=True):
             kept = [figure / per for figure in one[key]["values"]]
-            assert (value.value, value.low, value.high) == pytest.approx((sum(kept) / 3, min(kept), max(kept)))
+            assert (value.value, value.low, value.high) == pytest.approx(
+                (sum(kept) / 3, min(kept), max(kept))
+            )
             assert (value.n, value.seed, value.tokens) == (3, None, None)
     assert not values(two, "decode") and values(two, "ttft")[0].n == 6
 

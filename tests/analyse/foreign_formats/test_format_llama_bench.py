@@ -15,7 +15,9 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def timed(prompt: int, made: int, *nanoseconds: int, depth: int | None = 0, **settings: object) -> Any:
+def timed(
+    prompt: int, made: int, *nanoseconds: int, depth: int | None = 0, **settings: object
+) -> Any:
     """A test as the tool writes it: rates and means of the times of its repetitions."""
     rates = [1e9 * (prompt + made) / one for one in nanoseconds]
     at = {} if depth is None else {"n_depth": depth}
@@ -26,8 +28,6 @@ def timed(prompt: int, made: int, *nanoseconds: int, depth: int | None = 0, **se
     }  # fmt: skip
 
 
-
-
 def told(run: Any) -> list[tuple[object, ...]]:
     return [(v.metric, v.context, v.value, v.tokens, v.n, v.low, v.high) for v in run.values]
 
@@ -36,7 +36,11 @@ def test_a_prompt_is_a_prefill_and_an_answer_a_decode_behind_its_depth(tmp_path:
     # 512 tokens in half a second and in a quarter; 32 tokens in 0.8 s; 32 behind 4,096 in 1.6 s
     path = written(
         tmp_path,
-        [timed(512, 0, 500_000_000, 250_000_000), timed(0, 32, 800_000_000), timed(0, 32, 1_600_000_000, depth=4096)],
+        [
+            timed(512, 0, 500_000_000, 250_000_000),
+            timed(0, 32, 800_000_000),
+            timed(0, 32, 1_600_000_000, depth=4096),
+        ],
     )
     read = found(path).taken
     (run,) = read.runs
@@ -55,12 +59,21 @@ def test_what_is_no_metric_of_ours_is_left_out_and_said(tmp_path: Path) -> None:
     assert [value.metric for value in read.runs[0].values] == ["decode"]
     assert any("1 pg tests are left out" in note for note in read.notes)
     assert any("1 pp tests at a depth are left out" in note for note in read.notes)
-    assert "neither a pp test of an empty context nor a tg test" in refused(written(tmp_path, tests[1:]))
+    assert "neither a pp test of an empty context nor a tg test" in refused(
+        written(tmp_path, tests[1:])
+    )
 
 
 def test_settings_in_which_tests_differ_are_the_arms(tmp_path: Path) -> None:
     tests = [
-        timed(0, 8, 10**9, n_threads=threads, model_filename=f"C:\\models\\{name}.gguf", model_type=name)
+        timed(
+            0,
+            8,
+            10**9,
+            n_threads=threads,
+            model_filename=f"C:\\models\\{name}.gguf",
+            model_type=name,
+        )
         for threads in (1, 2)
         for name in ("small", "large")
     ]
@@ -91,7 +104,9 @@ def test_what_the_tool_wrote_is_read_as_it_means_it(name: str) -> None:
         (prefill,) = values(run, "prefill")
         assert prefill.context == 64 and prefill.low and prefill.high
         assert prefill.low <= prefill.value <= prefill.high
-    assert [run.label for run in read.runs] == (["n_threads 1", "n_threads 2"] if name[0] == "t" else [""])
+    assert [run.label for run in read.runs] == (
+        ["n_threads 1", "n_threads 2"] if name[0] == "t" else [""]
+    )
 
 
 def slower(one: Any) -> None:

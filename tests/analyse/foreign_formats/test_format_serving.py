@@ -50,7 +50,11 @@ def test_requests_that_share_the_engine_have_no_decode_rate(tmp_path: Path) -> N
 def test_a_load_is_requests_at_a_time_and_a_second(tmp_path: Path) -> None:
     (run,) = taken("vllm/A-busy.json").runs
     assert run.load == Load(8, 4.0) and run.load.words == "8 requests at a time, 4 a second"
-    path = changed(tmp_path, "vllm/A-busy.json", lambda one: one.update(max_concurrency=None, request_rate="inf"))
+    path = changed(
+        tmp_path,
+        "vllm/A-busy.json",
+        lambda one: one.update(max_concurrency=None, request_rate="inf"),
+    )
     (run,) = found(path).taken.runs
     assert run.load == Load(math.inf) and run.load.words == "all requests at a time"
 
@@ -109,7 +113,9 @@ def test_a_planted_fault_is_named(
 
 def test_a_mean_of_nothing_is_missing_and_never_zero(tmp_path: Path) -> None:
     # answers of one token: the tool writes the mean of no gaps as 0
-    path = changed(tmp_path, "vllm/A.json", lambda one: one.update(mean_tpot_ms=0.0, total_output_tokens=4))
+    path = changed(
+        tmp_path, "vllm/A.json", lambda one: one.update(mean_tpot_ms=0.0, total_output_tokens=4)
+    )
     (run,) = found(path).taken.runs
     assert [value.metric for value in run.values] == ["ttft"]
 

@@ -21,7 +21,9 @@ from battery.ledger.errors import InputError
 BEGIN = datetime(2026, 10, 30, 10, 0, tzinfo=UTC)
 
 
-def value(rate: float, context: int | None = 1024, seed: str | None = None, **more: object) -> Value:
+def value(
+    rate: float, context: int | None = 1024, seed: str | None = None, **more: object
+) -> Value:
     return Value(metric="decode", value=rate, context=context, seed=seed, **more)  # type: ignore[arg-type]
 
 
@@ -43,7 +45,11 @@ def keys(sheet: Sheet) -> list[tuple[str, str | None, float]]:
 
 def test_a_file_without_a_name_for_its_arm_is_called_as_it_is() -> None:
     sheet = join([file("fast.json", run(value(70))), file("slow.jsonl", run(value(60)))])
-    assert sheet.arms == ["fast", "slow"] and sheet.columns == () and sheet.named == "fast.json, slow.jsonl"
+    assert (
+        sheet.arms == ["fast", "slow"]
+        and sheet.columns == ()
+        and sheet.named == "fast.json, slow.jsonl"
+    )
     assert [source.arms for source in sheet.sources] == [("fast",), ("slow",)]
 
 
@@ -60,7 +66,9 @@ def test_files_of_one_arm_are_rounds_by_their_own_stamps() -> None:
     found = analyse(sheet)
     (only,) = found.comparisons
     assert only.pairs == 2 and only.independent_units == 2 and only.method.startswith("by round")
-    assert found.notes[0] == sheet.order and "cannot show whether prefill was cold" in found.notes[1]
+    assert (
+        found.notes[0] == sheet.order and "cannot show whether prefill was cold" in found.notes[1]
+    )
 
 
 def test_without_stamps_rounds_are_in_the_order_of_naming_and_no_order_is_told() -> None:
@@ -88,7 +96,9 @@ def test_runs_of_one_file_that_measure_a_context_again_are_rounds_and_a_ladder_i
 
 
 def test_several_things_in_one_file_are_arms_of_their_own() -> None:
-    both = file("both.json", run(value(70), label="n_threads 1"), run(value(80), label="n_threads 2"))
+    both = file(
+        "both.json", run(value(70), label="n_threads 1"), run(value(80), label="n_threads 2")
+    )
     assert join([both]).arms == ["n_threads 1", "n_threads 2"]
     assert join([both], ["M"]).arms == ["M: n_threads 1", "M: n_threads 2"]
     with_other = join([both, file("c.json", run(value(60)))])
@@ -101,7 +111,9 @@ def test_the_lowest_load_that_all_arms_have_is_kept() -> None:
     sheet = join([a, c])
     assert keys(sheet) == [("a", "run 1", 20), ("c", "run 1", 25)]
     assert "2 runs under other loads are left out; kept: 8 requests at a time" in sheet.notes
-    with pytest.raises(InputError, match="different loads .*a: 1 request at a time.*c: 16 requests"):
+    with pytest.raises(
+        InputError, match="different loads .*a: 1 request at a time.*c: 16 requests"
+    ):
         join([file("a", run(value(1))), file("c", run(value(2), load=Load(16)))])
 
 
@@ -125,7 +137,10 @@ def test_tests_of_several_lengths_are_told_by_the_longest() -> None:
 def test_what_failed_and_what_is_null_is_said() -> None:
     a = file("a", run(value(70), requests=8, failed=2, lengths=(100, 4000)))
     sheet = join([a, file("c", run(value(80), requests=9, failed=0))])
-    assert any(note.startswith("arm a: 2 of 10 requests failed and are in no figure") for note in sheet.notes)
+    assert any(
+        note.startswith("arm a: 2 of 10 requests failed and are in no figure")
+        for note in sheet.notes
+    )
     assert any("100 to 4,000 tokens" in note for note in sheet.notes)
     why = {one.metric: one.why for one in sheet.unmeasured}
     assert why["ttft"] == "nothing is streamed" and why["prefill"] == "made does not tell it"
@@ -148,15 +163,22 @@ def test_one_launch_of_each_arm_decides_nothing() -> None:
 
 
 def test_means_of_one_launch_each_are_not_comparable() -> None:
-    files = [file("a", run(value(70, n=3, low=69, high=71))), file("c", run(value(84, n=3, low=83, high=85)))]
+    files = [
+        file("a", run(value(70, n=3, low=69, high=71))),
+        file("c", run(value(84, n=3, low=83, high=85))),
+    ]
     (only,) = analyse(join(files)).comparisons
-    assert only.verdict == "not comparable" and only.ratio == pytest.approx(1.2) and only.low is None
+    assert (
+        only.verdict == "not comparable" and only.ratio == pytest.approx(1.2) and only.low is None
+    )
     assert "files of further launches would be rounds" in only.why
     assert any("(a 3 in 1 launches from 69.00 to 71.00; c 3 in" in line for line in only.warnings)
 
 
 def test_contexts_that_are_not_told_are_compared_as_such() -> None:
-    found = analyse(join([file("a", run(value(70, None))), file("c", run(value(80, None), value(81, 512)))]))
+    found = analyse(
+        join([file("a", run(value(70, None))), file("c", run(value(80, None), value(81, 512)))])
+    )
     assert [(one.context, one.pairs) for one in found.comparisons] == [(None, 1), (512, 0)]
 
 
@@ -178,8 +200,12 @@ def test_arms_that_cannot_be_are_refused(names: list[str], arms: list[str], comp
 
 
 def test_files_of_two_tools_are_not_set_beside_each_other() -> None:
-    other = Found(Document(name="c", sha256="0" * 64, nodes=()), "other", Taken(runs=(run(value(1)),)))
-    with pytest.raises(InputError, match="a is of made, c is of other: tools mean different things"):
+    other = Found(
+        Document(name="c", sha256="0" * 64, nodes=()), "other", Taken(runs=(run(value(1)),))
+    )
+    with pytest.raises(
+        InputError, match="a is of made, c is of other: tools mean different things"
+    ):
         join([file("a", run(value(70))), other])
 
 
@@ -203,8 +229,16 @@ def test_levels_are_near_and_never_join_two_rungs_of_a_run(runs: list[set[int]])
 
 
 def test_counts_of_the_same_prompts_are_one_context() -> None:
-    assert levels([{1019, 4096}, {1024, 4100}, {0}]) == {0: 0, 1019: 1019, 1024: 1019, 4096: 4096, 4100: 4096}
+    assert levels([{1019, 4096}, {1024, 4100}, {0}]) == {
+        0: 0,
+        1019: 1019,
+        1024: 1019,
+        4096: 4096,
+        4100: 4096,
+    }
     assert levels([{1000, 1010}]) == {1000: 1000, 1010: 1010}
     sheet = join([file("a", run(value(70, 1019))), file("c", run(value(80, 1024)))])
     assert {row.context for row in sheet.rows} == {1019}
-    assert any("contexts of 1,019 and 1,024 tokens are taken for one" in note for note in sheet.notes)
+    assert any(
+        "contexts of 1,019 and 1,024 tokens are taken for one" in note for note in sheet.notes
+    )

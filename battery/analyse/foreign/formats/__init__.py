@@ -32,9 +32,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
 @cache
 def known_formats() -> tuple[str, ...]:
     """Names of the formats, sorted."""
-    return tuple(
-        sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__))
-    )
+    return tuple(sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__)))
 
 
 def load_format(name: str) -> Format:

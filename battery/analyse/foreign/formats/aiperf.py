@@ -27,7 +27,9 @@ def recognises(found: Document) -> bool:
     if _is_summary(found):
         return True
     told = [node.get("metadata") for node in found.nodes]
-    return found.all("metadata", "metrics") and all(one and one.has("benchmark_phase") for one in told)
+    return found.all("metadata", "metrics") and all(
+        one and one.has("benchmark_phase") for one in told
+    )
 
 
 def _is_summary(found: Document) -> bool:
@@ -96,7 +98,9 @@ def _values(node: Node, context: int, load: Load) -> Iterator[Value]:
         metric: _seconds(told, "value") for metric, key in _TIMES if (told := metrics.get(key)) is not None
     }  # fmt: skip
     if len(times) == len(_TIMES) and tokens > 1:
-        wanted = (times["ttft"] + (tokens - 1) * times["tpot"]) / _SECONDS[metrics["request_latency"]["unit"].text()]
+        wanted = (times["ttft"] + (tokens - 1) * times["tpot"]) / _SECONDS[
+            metrics["request_latency"]["unit"].text()
+        ]
         agree(metrics["request_latency"]["value"], wanted, "first token and gaps together")
     for metric, figure in times.items():
         yield value(metric, figure)

@@ -1,10 +1,10 @@
 """guidellm run --output kind=json: every request with its stamps, or where none are kept the means over them.
 
 One run for each benchmark of the report. What is read of a request: time_to_first_token_ms; inter_token_latency_ms =
-(last − first token) / (N − 1), which is our TPOT, while its time_per_output_token_ms is latency / N with the first token
-in it and is not read; request_latency, in seconds, to the end of the response. Prefill is prompt tokens / TTFT, where
-the server said that none were cached. Its own summaries are percentiles over requests of all kinds: not read where
-single requests are there.
+(last − first token) / (N − 1), which is our TPOT, while its time_per_output_token_ms is (last token − start) / N with
+the first token in it and is not read; request_latency, in seconds, to the end of the response. Prefill is prompt tokens
+/ TTFT, where the server said that none were cached. Its own summaries are percentiles over requests of all kinds: not
+read where single requests are there.
 """
 
 from __future__ import annotations

@@ -98,7 +98,9 @@ def depth_of(node: Node) -> int:
 
 def _labels(nodes: Sequence[Node]) -> list[str]:
     """For every test the settings in which the file's tests differ, as text."""
-    settings = [{key: node.value[key] for key in node.value if key not in _RESULTS} for node in nodes]
+    settings = [
+        {key: node.value[key] for key in node.value if key not in _RESULTS} for node in nodes
+    ]
     keys = [
         key
         for key in dict.fromkeys(key for one in settings for key in one)

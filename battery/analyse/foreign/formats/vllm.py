@@ -32,7 +32,11 @@ def read(found: Document) -> Taken:
 def _run(node: Node) -> Run:
     """One result."""
     date, failed = node.get("date"), node.get("failed")
-    lost = failed.count() if failed else max(0, node["num_prompts"].count() - node["completed"].count())
+    lost = (
+        failed.count()
+        if failed
+        else max(0, node["num_prompts"].count() - node["completed"].count())
+    )
     return run(node, lost, moment(date.text(), "%Y%m%d-%H%M%S") if date else None)
 
 

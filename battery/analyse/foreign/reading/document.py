@@ -132,7 +132,9 @@ def document(path: Path, data: bytes) -> Document | None:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as wrong:
-        raise InputError(f"{path}: not UTF-8 text ({wrong}); give the file as it was saved") from wrong
+        raise InputError(
+            f"{path}: not UTF-8 text ({wrong}); give the file as it was saved"
+        ) from wrong
     if text.lstrip()[:1] not in ("{", "["):
         return None
     nodes = tuple(_nodes(text, str(path)))

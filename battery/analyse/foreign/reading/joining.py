@@ -102,7 +102,9 @@ def _placed(found: Sequence[Found], arms: Sequence[str]) -> Iterator[Placed]:
     stems = [Path(one.document.name).stem for one in found]
     for name in arms or stems:
         if not name.strip() or not name.isprintable():
-            raise InputError(f"{name!r} is no name of an arm that can be printed; give another with --arm")
+            raise InputError(
+                f"{name!r} is no name of an arm that can be printed; give another with --arm"
+            )
     for place, one in enumerate(found):
         several = len({run.label for run in one.taken.runs}) > 1
         name = arms[place] if arms else stems[place]
@@ -131,7 +133,9 @@ def _one_load(placed: Sequence[Placed]) -> tuple[list[Placed], list[str]]:
     common = set.intersection(*told)
     if not common:
         each = "; ".join(
-            f"{arm}: {', '.join(load.words for load in sorted(own))}" for arm, own in loads.items() if own
+            f"{arm}: {', '.join(load.words for load in sorted(own))}"
+            for arm, own in loads.items()
+            if own
         )
         raise InputError(
             f"the arms were measured under different loads ({each}): requests that share the engine are not those that"
@@ -176,9 +180,7 @@ def _rounds(placed: Sequence[Placed]) -> list[Placed]:
             number = 1 + max((seen.get(key, 0) for key in keys), default=0)
             seen |= dict.fromkeys(keys, number)
             numbered[place] = number
-    return [
-        msgspec.structs.replace(one, round=numbered[place]) for place, one in enumerate(placed)
-    ]
+    return [msgspec.structs.replace(one, round=numbered[place]) for place, one in enumerate(placed)]
 
 
 def _rows(one: Placed) -> Iterator[Row]:
@@ -203,10 +205,10 @@ def _rows(one: Placed) -> Iterator[Row]:
 
 def _longest(values: Sequence[Value]) -> list[Value]:
     """The values of the longest answers, where a test was made with several lengths."""
-    lengths = [value.asked or (value.tokens if value.seed is None else None) or 0 for value in values]
-    return [
-        value for value, length in zip(values, lengths, strict=True) if length == max(lengths)
+    lengths = [
+        value.asked or (value.tokens if value.seed is None else None) or 0 for value in values
     ]
+    return [value for value, length in zip(values, lengths, strict=True) if length == max(lengths)]
 
 
 def order(placed: Sequence[Placed]) -> str:
@@ -257,7 +259,9 @@ def _unmeasured(
         why = {key: text for place in own for key, text in found[place].taken.absent.items()}
         for metric in MEASURES:
             if metric not in have:
-                yield Unmeasured(metric=metric, format=name, why=why.get(metric, f"{name} does not tell it"))
+                yield Unmeasured(
+                    metric=metric, format=name, why=why.get(metric, f"{name} does not tell it")
+                )
 
 
 def _lengths(placed: Sequence[Placed]) -> Iterator[str]:

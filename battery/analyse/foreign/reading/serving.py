@@ -30,7 +30,12 @@ def run(node: Node, failed: int | None, started: datetime | None = None) -> Run:
     if node.has(*DETAILS):
         values, lengths, lost = _requests(node, load)
         return Run(
-            load=load, started=started, values=tuple(values), requests=len(lengths), failed=lost, lengths=lengths
+            load=load,
+            started=started,
+            values=tuple(values),
+            requests=len(lengths),
+            failed=lost,
+            lengths=lengths,
         )
     values = tuple(_means(node, completed))
     if not values:
@@ -64,7 +69,11 @@ def _means(node: Node, completed: int) -> Iterator[Value]:
         told = node.get(key)
         if told is not None and told.number() != 0:
             yield Value(
-                metric=metric, value=told.positive() / 1e3, context=context, tokens=tokens, n=completed
+                metric=metric,
+                value=told.positive() / 1e3,
+                context=context,
+                tokens=tokens,
+                n=completed,
             )
 
 
@@ -116,7 +125,11 @@ def _requests(node: Node, load: Load) -> tuple[list[Value], tuple[int, ...], int
         raise nothing(node.at, lost)
     told_mean = node.get("mean_ttft_ms")
     if told_mean:
-        agree(told_mean, 1e3 * mean([cells[2].positive() for _, cells in kept]), "the mean of ttfts in milliseconds")
+        agree(
+            told_mean,
+            1e3 * mean([cells[2].positive() for _, cells in kept]),
+            "the mean of ttfts in milliseconds",
+        )
     lengths = tuple(cells[0].count() for _, cells in kept)
     context = round(mean(lengths))
     values = [value for place, cells in kept for value in _one(place, cells[1:], context, load)]
@@ -130,7 +143,9 @@ def _one(place: int, cells: Sequence[Node], context: int, load: Load) -> Iterato
     span = math.fsum(gaps)
 
     def value(metric: str, figure: float) -> Value:
-        return Value(metric=metric, value=figure, context=context, seed=f"request {place + 1}", tokens=tokens)
+        return Value(
+            metric=metric, value=figure, context=context, seed=f"request {place + 1}", tokens=tokens
+        )
 
     yield value("ttft", first)
     yield value("e2e", first + span)
