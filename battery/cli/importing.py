@@ -107,8 +107,8 @@ def sheet(files: list[Path], arms: list[str], form: str | None) -> Sheet:
     csv = files[found.index(None)]
     if len(files) > 1:
         raise InputError(
-            f"{csv}: a plain CSV names its arms and rounds itself and is imported alone; give its lines and those of the"
-            " other files in one CSV"
+            f"{csv}: a plain CSV names its arms and rounds itself and is imported alone; give its lines and those of"
+            " the other files in one CSV"
         )
     if arms:
         raise InputError(f"{csv}: a plain CSV names its arms itself; leave --arm out")

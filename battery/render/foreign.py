@@ -25,7 +25,8 @@ def table(found: ForeignFindings) -> Table:
     for one in found.comparisons:
         verdict = f"{one.verdict} {one.qualifier}".strip()
         row = (
-            MEASURES[one.metric].title, context(one.context), f"{one.candidate} / {one.control}", verdict, ratio_of(one),
+            MEASURES[one.metric].title, context(one.context), f"{one.candidate} / {one.control}", verdict,
+            ratio_of(one),
             ratio(one.by_seed), ratio(one.by_round), ratio(one.naive), str(one.pairs),
         )  # fmt: skip
         made.add_row(*(Text(cell) for cell in row))

@@ -22,8 +22,8 @@ def page(found: ForeignFindings) -> str:
     """The whole page, the same text for the same findings."""
     parts = [
         f"# Imported values: {', '.join(found.candidates)} against {found.control}",
-        "Measured by other tools and analysed by battery's rules. No order, cold prefill, quiet machine or engagement of"
-        " switches is proved by such files, so these verdicts are weaker than those of a campaign; what weakens each of"
+        "Measured by other tools and analysed by battery's rules. No order, cold prefill, quiet machine or engagement"
+        " of switches is proved by such files, so these verdicts are weaker than those of a campaign; what weakens each of"
         " them is listed below it.",
         "## Verdicts",
         _verdicts(found.comparisons),

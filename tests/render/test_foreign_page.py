@@ -1,4 +1,4 @@
-"""The page of an import: whatever was imported, every verdict is on it, no table breaks, and the linter finds nothing."""
+"""The page of an import: whatever came in, every verdict is on it, no table breaks, and the linter finds nothing."""
 
 from __future__ import annotations
 

@@ -65,7 +65,8 @@ def method(case: Case) -> str:
 def warnings(case: Case, told: Lengths | None) -> tuple[str, ...]:
     """Every weakness of the comparison, the number of independent units first."""
     found = [
-        _units(case), _repeats(case), *_seeds(case), *_one_basis(case), *unequal(case, told), *_lost(case), *_numbers(case),
+        _units(case), _repeats(case), *_seeds(case), *_one_basis(case), *unequal(case, told), *_lost(case),
+        *_numbers(case),
         _headline(case), _claim(case),
     ]  # fmt: skip
     return tuple(line for line in found if line)

@@ -2,8 +2,8 @@
 
 The verdict is `stats.judge`'s on the wider of the interval by seed and the interval by round. Six blocks are not asked
 for, since whoever published the data cannot be asked for more; how few units there are is the first warning instead.
-Two are: files of other tools, one for each arm, decide nothing. Their requests share a launch, so the interval over them
-leaves out what launches vary; of two equal arms on a busy machine it found one 35 % [17, 50] quicker.
+Two are: files of other tools, one for each arm, decide nothing. Their requests share a launch, so the interval over
+them leaves out what launches vary; of two equal arms on a busy machine it found one 35 % [17, 50] quicker.
 """
 
 from __future__ import annotations

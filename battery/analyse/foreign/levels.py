@@ -1,4 +1,4 @@
-"""What every arm of imported files measured, before any comparison: geometric mean and range, with what is behind it."""
+"""What every arm of imported files measured, before any comparison: geometric mean and range, what is behind it."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_behind_a_context_in_the_cache_only_decode_is_taken(tmp_path: Path) -> N
     "change, complaint",
     [
         (lambda one: one["benchmarks"].clear(), "no request ended well"),
-        (lambda one: one["benchmarks"][0]["e2e_ttft"].update(mean=21), "benchmarks[0].e2e_ttft.mean: 21 is not the mean"),
+        (lambda one: one["benchmarks"][0]["e2e_ttft"].update(mean=21), "[0].e2e_ttft.mean: 21 is not the mean"),
         (lambda one: one["benchmarks"][0]["e2e_ttft"]["values"].__setitem__(1, 0), "e2e_ttft.values[1]: 0: a measured"),
         (lambda one: one["benchmarks"][0]["e2e_ttft"]["values"].__setitem__(1, math.nan), "values[1]: nan is no"),
         (lambda one: one["benchmarks"][0].update(prompt_size="64"), "benchmarks[0].prompt_size: a text where"),
@@ -129,7 +129,7 @@ def test_a_result_that_was_changed_after_it_was_sealed_is_refused(tmp_path: Path
         (lambda one: one["trials"]["decode_elapsed_seconds_raw"].__setitem__(0, 75.9),
          "decode_tokens_per_second_raw[0]: 250.234 is not tokens after the first over their time"),
         (lambda one: one["trials"].update(completion_tokens_raw=[20]), "1 counts of 3 trials"),
-        (lambda one: one["integrity"].update(schema="mlx-chronos-integrity-v2"), "a seal of 'mlx-chronos-integrity-v2'"),
+        (lambda one: one["integrity"].update(schema="mlx-chronos-integrity-v2"), "a seal of 'mlx-chronos-integrity-v"),
         (lambda one: one["meta"].pop("timestamp"), "meta: 'timestamp' is missing"),
     ],
 )  # fmt: skip

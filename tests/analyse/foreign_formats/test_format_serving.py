@@ -1,4 +1,4 @@
-"""vLLM's and SGLang's serving results, written by hand from their documented keys: means, requests, and planted faults."""
+"""vLLM's and SGLang's serving results, made by hand of their documented keys: means, requests, planted faults."""
 
 from __future__ import annotations
 

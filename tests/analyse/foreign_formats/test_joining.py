@@ -1,4 +1,4 @@
-"""Files as arms and rounds: which runs may stand side by side, in what order they ran, and what is left out and said."""
+"""Files as arms and rounds: which runs may stand side by side, in what order they ran, and what is left out."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One module per kind of file that other tools write. Its name, with hyphens, is the word for `--format`.
 
-A module defines FORMAT: how such a file is told by its content, and what is taken out of it. Nothing else needs to know.
+A module defines FORMAT: how such a file is told by its content, and what is taken out of it. Nothing else must know.
 """
 
 from __future__ import annotations

@@ -66,7 +66,8 @@ def _run(node: Node) -> Run:
     requests = kept.items() if kept else []
     if not requests:
         return Run(
-            load=load, started=_started(node), values=tuple(_means(node["metrics"], well)), requests=well, failed=failed,
+            load=load, started=_started(node), values=tuple(_means(node["metrics"], well)),
+            requests=well, failed=failed,
             notes=("guidellm: a report without single requests is read by its means: one value, nothing paired",),
         )  # fmt: skip
     requests.sort(key=lambda one: one["request_start_time"].number())
@@ -178,8 +179,8 @@ _ABSENT = {
     "peak_memory": "guidellm does not look at the server's memory",
 }
 _NOTES = (
-    "guidellm: no warm-up is left out unless the profile asks for one, so the first request of a launch is measured with"
-    " the rest; what failed is in none of the figures",
+    "guidellm: no warm-up is left out unless the profile asks for one, so the first request of a launch is measured"
+    " with the rest; what failed is in none of the figures",
     "guidellm: the same prompt is told by a digest of what was asked; requests are those that its report kept, and its"
     " percentiles are not read",
 )

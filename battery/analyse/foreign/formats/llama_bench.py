@@ -41,7 +41,7 @@ def read(found: Document) -> Taken:
         runs.append(_run(label, tests))
     if not any(run.values for run in runs):
         raise InputError(
-            f"{found.nodes[0].file}: neither a pp test of an empty context nor a tg test; run llama-bench with -p and -n"
+            f"{found.nodes[0].file}: neither a pp test of an empty context nor a tg test; run it with -p and -n"
         )
     return Taken(
         runs=tuple(runs), version=_version(found.nodes), absent=_ABSENT, notes=(*_NOTES, *_left_out(found.nodes))

@@ -1,9 +1,9 @@
 """llama-benchy --save-result --format json: rates and times of every run, for each prompt size and depth.
 
 Read: tg_req_throughput, tokens after the first / (last − first token), our decode, where one request ran at a time;
-e2e_ttft in milliseconds; and the prefill pp_req_throughput = prompt tokens / (ttfr − latency). `ttfr` is the time to the
-first *response*, and a server that opens its stream with the role alone answers long before it has read the prompt: where
-the first token came much later the rate is none, and is left out.
+e2e_ttft in milliseconds; and the prefill pp_req_throughput = prompt tokens / (ttfr − latency). `ttfr` is the time to
+the first *response*, and a server that opens its stream with the role alone answers long before it has read the prompt:
+where the first token came much later the rate is none, and is left out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A result of mlx-chronos: a sealed JSON with the raw values of every trial.
 
-Read: ttft_cold_raw and decode_tokens_per_second_raw = (N − 1) / (first content to the end of the stream), in seconds and
-tok/s; every trial has a prompt of its own, which the protocol lists, so trials are told by their prompts. Trials with
+Read: ttft_cold_raw and decode_tokens_per_second_raw = (N − 1) / (first content to the end of the stream), in seconds
+and tok/s; every trial has a prompt of its own, which the protocol lists, so trials are told by their prompts. Trials with
 cached prompts are not read. The seal is a digest of the canonical JSON without it: a file that was changed is refused.
 """
 
@@ -140,8 +140,8 @@ def _warnings(meta: Node) -> Iterator[str]:
 _WARNINGS = {
     "word_fallback_warning": "tokens were counted as words in part",
     "memory_pressure_warning": "the machine swapped during the run",
-    "sustained_throttling_warning": "throughput fell while the machine was hot",
-    "cached_ttft_warning": "cached prompts were hardly quicker than cold ones",
+    "sustained_throttling_warning": "throughput was not steady while the machine was hot",
+    "cached_ttft_warning": "the TTFT of cached prompts is close to that of cold ones",
 }
 _ABSENT = {
     "prefill": "prompts are short and their tokens mostly not told: TTFT is what there is",

@@ -101,8 +101,8 @@ def _one_at_a_time(node: Node, load: Load, completed: int) -> None:
     whole = duration.positive()
     if not whole / _SLACK <= own <= whole * 1.05:
         raise InputError(
-            f"{ttft.at}: by mean_ttft_ms and mean_tpot_ms its {completed} requests, one after another, took {own:.3g} s,"
-            f" and the run {whole:.3g} s: a unit was mistaken, or the file was changed"
+            f"{ttft.at}: by mean_ttft_ms and mean_tpot_ms its {completed} requests, one after another, took"
+            f" {own:.3g} s, and the run {whole:.3g} s: a unit was mistaken, or the file was changed"
         )
 
 

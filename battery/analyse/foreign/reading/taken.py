@@ -1,4 +1,4 @@
-"""What a reader takes out of one file: runs with their values, in our metrics and units, and what the file cannot show."""
+"""What a reader takes out of one file: runs with values, in our metrics and units, and what the file cannot show."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def several(
 
 
 def moment(text: str, form: str = "") -> datetime | None:
-    """A stamp as a moment (without a zone: UTC, since stamps of one machine are only ordered); None where it is none."""
+    """A stamp as a moment (without a zone: UTC, since stamps are only put in order); None where it is none."""
     try:
         found = datetime.strptime(text, form) if form else datetime.fromisoformat(text)
     except ValueError:
