@@ -10,10 +10,10 @@ from typing import Any
 import battery
 from battery.ledger import strict
 from battery.quality.extract import compose
+from battery.quality.sandbox.inside.program import FILE
+from battery.quality.sandbox.inside.wire import packed
 from battery.quality.sandbox.limits import Limits
 from battery.quality.sandbox.pool import Job
-from battery.quality.sandbox.program import FILE
-from battery.quality.sandbox.wire import packed
 from battery.quality.tasks import Task
 
 NAME = "battery"
@@ -28,21 +28,34 @@ ORACLES = {
 """Plus tasks that more than one result is right for, by the oracle that knows; EvalPlus 0.3.1 has the same."""
 
 
+def sources() -> tuple[Path, ...]:
+    """Every file of ours that a verdict depends on, sorted: from an answer's text to what became of its program."""
+    package = Path(battery.__file__).parent
+    quality = package / "quality"
+    return tuple(
+        sorted(
+            [
+                *quality.glob("extract/**/*.py"),
+                *quality.glob("sandbox/**/*.py"),
+                *(
+                    quality / f"{name}.py"
+                    for name in ("arguments", "grade", "jobs", "reference", "sheet", "tasks")
+                ),
+                quality / "__init__.py",
+                package / "__init__.py",
+            ]
+        )
+    )
+
+
 @functools.cache
 def grader_version() -> str:
-    """The release, and the digest of all source that a verdict depends on: another source is another grader."""
-    here = Path(__file__).parent
-    sources = sorted(
-        [
-            *here.glob("extract/*.py"),
-            *here.glob("sandbox/*.py"),
-            here / "jobs.py",
-            here / "arguments.py",
-        ]
-    )
+    """The release, and the digest of `sources`, names and bytes: another source is another grader."""
+    package = Path(battery.__file__).parent
     whole = hashlib.sha256()
-    for path in sources:
-        whole.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in sources():
+        name = path.relative_to(package).as_posix()
+        whole.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return f"{battery.__version__}+{whole.hexdigest()[:16]}"
 
 
@@ -52,9 +65,15 @@ def is_plus(task: Task) -> bool:
 
 
 def program(task: Task, code: str) -> str:
-    """The program that is run: what the prompt defines besides the entry point, then the answer's code."""
+    """The program that is run: what the prompt defines besides the entry point, the answer's code, set-up, imports."""
     prompt = task.prompt if task.suite.startswith("humaneval") else ""
-    return compose(prompt, code, entry_point=task.entry_point)
+    return compose(
+        prompt,
+        code,
+        entry_point=task.entry_point,
+        setup=task.test_setup_code,
+        imports=task.test_imports,
+    )
 
 
 def tests_digest(task: Task) -> str:
@@ -64,8 +83,10 @@ def tests_digest(task: Task) -> str:
         task.test_setup_code, task.test_imports, task.atol, ORACLES.get(task.id),
     )  # fmt: skip
     whole = hashlib.sha256(strict.canonical(plain))
-    for given in (*task.base_input, *task.plus_input):
-        whole.update(packed(given))
+    for inputs in (task.base_input, task.plus_input):
+        whole.update(b"%d inputs" % len(inputs))
+        for given in inputs:
+            whole.update(packed(given))
     return whole.hexdigest()
 
 
