@@ -18,47 +18,52 @@ if TYPE_CHECKING:
     from battery.analyse.foreign.rows import Sheet
 
 
+FilesArgument = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Results of llama-bench, vLLM, SGLang, guidellm, AIPerf, llama-benchy or mlx-chronos, told by their"
+        " content; or one CSV with the columns arm,context,seed,round,metric,value,tokens"
+    ),
+]
+ArmOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="What a file measured, once for each file; files of one arm are its rounds"
+        " (default: the file's name, or the settings in which its tests differ)"
+    ),
+]
+FormatOption = Annotated[
+    str | None,
+    typer.Option("--format", help="What the files are, where their content does not tell"),
+]
+ControlOption = Annotated[
+    str | None, typer.Option(help="Arm that the others are held against; default: the first")
+]
+MarginOption = Annotated[
+    str | None, typer.Option(help="Percent within which nothing matters; default: 2, for TTFT 5")
+]
+ClaimOption = Annotated[
+    str | None, typer.Option(help="A published change in percent, to be held against the intervals")
+]
+ReportOption = Annotated[
+    Path | None,
+    typer.Option(help="Write a Markdown page, too; exit 8 where the linter finds something in it"),
+]
+
+
 @app.command(
     "import",
     epilog="Examples: battery import published.csv --claim 15.1 ·"
     " battery import a.json c.json --arm A --arm C --report import.md",
 )
 def import_(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            help="Results of llama-bench, vLLM, SGLang, guidellm, AIPerf, llama-benchy or mlx-chronos, told by their"
-            " content; or one CSV with the columns arm,context,seed,round,metric,value,tokens"
-        ),
-    ],
-    arm: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="What a file measured, once for each file; files of one arm are its rounds"
-            " (default: the file's name, or the settings in which its tests differ)"
-        ),
-    ] = None,
-    form: Annotated[
-        str | None,
-        typer.Option("--format", help="What the files are, where their content does not tell"),
-    ] = None,
-    control: Annotated[
-        str | None, typer.Option(help="Arm that the others are held against; default: the first")
-    ] = None,
-    margin: Annotated[
-        str | None,
-        typer.Option(help="Percent within which nothing matters; default: 2, for TTFT 5"),
-    ] = None,
-    claim: Annotated[
-        str | None,
-        typer.Option(help="A published change in percent, to be held against the intervals"),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write a Markdown page, too; exit 8 where the linter finds something in it"
-        ),
-    ] = None,
+    files: FilesArgument,
+    arm: ArmOption = None,
+    form: FormatOption = None,
+    control: ControlOption = None,
+    margin: MarginOption = None,
+    claim: ClaimOption = None,
+    report: ReportOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object")] = False,
 ) -> None:
     """Analyse what other tools measured: verdicts by the wider of seed and round intervals, weaknesses named."""

@@ -23,8 +23,8 @@ def page(found: ForeignFindings) -> str:
     parts = [
         f"# Imported values: {', '.join(found.candidates)} against {found.control}",
         "Measured by other tools and analysed by battery's rules. No order, cold prefill, quiet machine or engagement"
-        " of switches is proved by such files, so these verdicts are weaker than those of a campaign; what weakens each of"
-        " them is listed below it.",
+        " of switches is proved by such files, so these verdicts are weaker than those of a campaign; what weakens each"
+        " of them is listed below it.",
         "## Verdicts",
         _verdicts(found.comparisons),
         "## What weakens them",
