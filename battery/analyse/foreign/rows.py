@@ -30,7 +30,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     arms: tuple[str, ...] = ()
     """What it measured, as named here; empty for a CSV, whose lines name their arms."""
     started: str = ""
-    """The file's own stamp of its first run, to the second; empty where it has none."""
+    """The file's own stamp of its first run, to the second, with its zone if it tells one; empty where it has none."""
     load: str = ""
     """How many requests ran at a time, in words; empty where no requests were sent or nothing says so."""
     requests: int | None = None
@@ -54,7 +54,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     metric: str
     value: float
     tokens: int | None
-    """Generated tokens; None: the file does not say."""
+    """Generated tokens, of the mean of several requests their mean; None: the file does not say."""
     n: int = 1
     """Repetitions or requests that the value is the mean of."""
     low: float | None = None

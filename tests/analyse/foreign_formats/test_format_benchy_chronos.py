@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from taking import changed, found, loaded, refused, taken, values, written
+from taking import FOLDER, changed, found, loaded, refused, taken, values, written
 
 from battery.analyse.foreign.reading.taken import ALONE, Load
 
@@ -119,6 +119,15 @@ def test_a_result_that_was_changed_after_it_was_sealed_is_refused(tmp_path: Path
     assert sealed(result) == result
     result["trials"]["ttft_cold_raw"][0] /= 2
     assert "it was changed after it was sealed" in refused(written(tmp_path, result))
+
+
+def test_a_result_too_deep_to_be_sealed_is_refused(tmp_path: Path) -> None:
+    text = (FOLDER / "mlx-chronos" / "A.json").read_text().rstrip().removesuffix("}")
+    path = tmp_path / "given.json"
+    for depth in range(900, 1000):
+        path.write_text(f'{text}, "more": {"[" * depth}{"]" * depth}}}')
+        told = ("was changed after it was sealed", "cannot have been sealed", "nested too deep")
+        assert any(words in refused(path) for words in told)
 
 
 @pytest.mark.parametrize(

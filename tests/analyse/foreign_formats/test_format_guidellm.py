@@ -111,6 +111,31 @@ def test_a_sample_of_the_requests_is_said_to_be_one(tmp_path: Path) -> None:
     assert run.notes == ("guidellm: 5 of 6 requests are kept in the report",)
 
 
+def whole(report: Any) -> None:
+    for one in requests(report)[:2]:
+        one.update(time_to_first_token_ms=None, inter_token_latency_ms=None)
+
+
+def test_of_an_answer_that_was_not_streamed_only_its_whole_time_is_read(tmp_path: Path) -> None:
+    (run,) = found(changed(tmp_path, "guidellm/A.json", whole)).taken.runs
+    assert [len(values(run, metric)) for metric in ("e2e", "ttft", "tpot", "decode")] == [
+        6,
+        4,
+        4,
+        4,
+    ]
+    assert any("2 of 6 requests have no first token" in note for note in run.notes)
+
+
+def test_a_request_that_is_kept_as_anything_at_all_is_told_by_its_place(tmp_path: Path) -> None:
+    def nest(report: Any) -> None:
+        for one in requests(report):
+            one["request_args"] = "[" * 100_000
+
+    (run,) = found(changed(tmp_path, "guidellm/A.json", nest)).taken.runs
+    assert values(run, "ttft")[0].seed == "request 1"
+
+
 def first(**figures: object) -> Callable[[Any], object]:
     return lambda report: requests(report)[0].update(figures)
 
@@ -130,6 +155,7 @@ def totals(**counts: int) -> Callable[[Any], object]:
         (first(time_to_first_token_ms=39360.0), "first token and gaps make 39.4 s of a response of 0.0956 s"),
         (first(request_latency=None), "successful[0]: 'request_latency' is null"),
         (first(inter_token_latency_ms=math.nan), "successful[0].inter_token_latency_ms: nan is no measured value"),
+        (first(inter_token_latency_ms=-0.5), "inter_token_latency_ms: -0.5: a measured value is above 0"),
         (first(output_tokens=-1), "successful[0].output_tokens: -1 where a count is due"),
         (lambda one: one["benchmarks"][0].pop("requests"), "benchmarks[0]: 'requests' is missing"),
     ],

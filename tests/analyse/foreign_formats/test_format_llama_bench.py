@@ -83,11 +83,41 @@ def test_settings_in_which_tests_differ_are_the_arms(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_mean_without_its_samples_and_a_file_from_before_depths(tmp_path: Path) -> None:
-    one = timed(0, 32, 10**9, depth=None)
-    del one["samples_ts"], one["samples_ns"]
-    (run,) = found(written(tmp_path, one)).taken.runs
-    assert told(run) == [("decode", 0, 32.0, 32, 1, None, None)]
+def test_a_file_from_before_depths_has_none(tmp_path: Path) -> None:
+    (run,) = found(written(tmp_path, timed(0, 32, 10**9, depth=None))).taken.runs
+    assert told(run) == [("decode", 0, 32.0, 32, 1, 32.0, 32.0)]
+
+
+@pytest.mark.parametrize(
+    "files, labels",
+    [
+        (["q4/tiny.gguf", "q8/tiny.gguf"], ["tiny.gguf", "tiny.gguf (2)"]),
+        (["modèle-a.gguf", "modèle-b.gguf"], ["model_filename", "model_filename (2)"]),
+        ([f"{'long' * 20}-{n}.gguf" for n in range(3)], ["model_filename", "model_filename (2)", "model_filename (3)"]),
+    ],
+    ids=["folders", "not printed", "too long"],
+)  # fmt: skip
+def test_settings_that_read_alike_stay_two_things(
+    tmp_path: Path, files: list[str], labels: list[str]
+) -> None:
+    tests = [
+        timed(prompt, 8 - prompt, 10**9 * place, model_filename=name)
+        for prompt in (0, 8)
+        for place, name in enumerate(files, start=1)
+    ]
+    read = found(written(tmp_path, tests)).taken
+    assert [run.label for run in read.runs] == labels
+    assert [values(run, "decode")[0].value for run in read.runs] == [
+        pytest.approx(8 / place) for place in range(1, len(files) + 1)
+    ]
+
+
+def test_a_build_outside_a_checkout_tells_no_version(tmp_path: Path) -> None:
+    one = timed(0, 32, 10**9, build_number=0, build_commit="unknown")
+    assert found(written(tmp_path, one)).taken.version == ""
+    one = timed(0, 32, 10**9, build_number=0, build_commit="abc1234")
+    assert found(written(tmp_path, one)).taken.version == "build ? (abc1234)"
+    assert taken("llama-bench/A.json").version == ""
 
 
 @pytest.mark.parametrize("name", ["A.json", "C.json", "threads.jsonl"])
@@ -124,6 +154,7 @@ def slower(one: Any) -> None:
         (lambda one: one.update(samples_ts=[0.0]), "samples_ts[0]: 0: a measured value is above 0"),
         (lambda one: one.update(n_gen=1.5), "n_gen: 1.5 where a count is due"),
         (lambda one: one.pop("samples_ns"), "'samples_ns' is missing"),
+        (lambda one: one.pop("samples_ts"), "'samples_ts' is missing"),
         (lambda one: one.update(build_commit=3), "build_commit: a number where a text that can be printed is due"),
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from taking import changed, found, loaded, refused, taken, values, written
 
-from battery.analyse.foreign.reading.taken import Load
+from battery.analyse.foreign.reading.taken import UNTOLD, Load
 
 
 def test_means_of_vllm_are_taken_in_seconds_and_there_is_no_decode_rate() -> None:
@@ -24,6 +24,7 @@ def test_means_of_vllm_are_taken_in_seconds_and_there_is_no_decode_rate() -> Non
     assert {value.metric for value in run.values} == {"ttft", "tpot"}
     assert "inverse of a mean time is no mean rate" in read.absent["decode"]
     assert run.started and run.started.isoformat() == "2026-10-30T10:15:00+00:00"
+    assert run.started.tzinfo is UNTOLD
     assert any("only means and percentiles" in note for note in read.notes)
 
 
@@ -77,9 +78,89 @@ def test_requests_of_sglang_are_taken_one_by_one() -> None:
     assert [value.seed for value in values(run, "decode")] == [f"request {n}" for n in (2, 3, 4, 5)]
 
 
+def whole(one: dict[str, Any]) -> None:
+    """As SGLang writes answers that were not streamed: the first token comes with the last."""
+    for key in ("mean_tpot_ms", "mean_itl_ms"):
+        one[key] = 0.0
+    one["mean_ttft_ms"] = one["mean_e2e_latency_ms"]
+    if "ttfts" in one:
+        one["ttfts"] = [one["mean_ttft_ms"] / 1e3 if first else 0.0 for first in one["ttfts"]]
+        one["itls"] = [[] for _ in one["itls"]]
+
+
+@pytest.mark.parametrize("name", ["A.jsonl", "A-detailed.jsonl"])
+def test_an_answer_in_one_piece_has_no_first_token(tmp_path: Path, name: str) -> None:
+    path = changed(tmp_path, f"sglang/{name}", lambda lines: [whole(one) for one in lines])
+    read = found(path).taken
+    for run in read.runs:
+        assert {value.metric for value in run.values} == {"e2e"}
+        assert any("there is no first token of theirs" in note for note in run.notes)
+    assert "without streaming" in read.absent["ttft"]
+
+
+def test_prompts_of_which_no_sum_is_told_have_no_context(tmp_path: Path) -> None:
+    # what SGLang writes of conversations of several turns
+    path = changed(
+        tmp_path,
+        "sglang/A.jsonl",
+        lambda lines: [one.update(total_input_tokens=0) for one in lines],
+    )
+    assert {value.context for run in found(path).taken.runs for value in run.values} == {None}
+
+
+def test_prompts_that_were_cached_are_said_to_be(tmp_path: Path) -> None:
+    def cache(lines: Any) -> None:
+        lines[0]["cache_report"] = {"total_prompt_tokens": 4096, "total_cached_tokens": 1024}
+        lines[1]["cache_report"] = {"total_prompt_tokens": 4096, "total_cached_tokens": 0}
+
+    first, second, third = found(changed(tmp_path, "sglang/A.jsonl", cache)).taken.runs
+    assert "1,024 prompt tokens came out of the cache" in first.notes[0]
+    assert not second.notes and not third.notes
+
+
+def test_lengths_of_answers_are_their_mean_and_unknown_where_none_is_told(tmp_path: Path) -> None:
+    for total, tokens in ((21, 5), (23, 6), (None, None)):
+        path = changed(
+            tmp_path, "vllm/A.json", lambda one, total=total: one.update(total_output_tokens=total)
+        )
+        assert {value.tokens for value in found(path).taken.runs[0].values} == {tokens}
+
+
+def test_what_failed_is_null_where_only_the_asked_requests_are_told(tmp_path: Path) -> None:
+    # versions before `failed`: a data set that is too short gives fewer requests, too
+    path = changed(
+        tmp_path,
+        "vllm/A.json",
+        lambda one: one.update(failed=None, num_prompts=one["completed"] + 3),
+    )
+    (run,) = found(path).taken.runs
+    assert run.failed is None and "3 requests that were asked for have no result" in run.notes[0]
+
+
+def test_requests_that_failed_for_long_are_no_slip_of_a_unit(tmp_path: Path) -> None:
+    # four requests of a quarter of a second each, and others that hung for a minute
+    path = changed(tmp_path, "vllm/A.json", lambda one: one.update(duration=61.0, failed=2))
+    assert found(path).taken.runs[0].failed == 2
+
+
+def test_a_result_without_first_tokens_is_told_by_what_it_has(tmp_path: Path) -> None:
+    # vllm bench serve --percentile-metrics e2el
+    def only(one: dict[str, Any]) -> None:
+        for key in [key for key in one if key.endswith(("ttft_ms", "tpot_ms", "itl_ms"))]:
+            del one[key]
+        one["mean_e2el_ms"] = 250.0
+
+    (run,) = found(changed(tmp_path, "vllm/A.json", only)).taken.runs
+    assert [(value.metric, value.value) for value in run.values] == [("e2e", 0.25)]
+
+
 def seconds_for_milliseconds(one: dict[str, Any]) -> None:
     for key in ("mean_ttft_ms", "mean_tpot_ms"):
         one[key] /= 1e3
+
+
+def gaps_in_milliseconds(one: dict[str, Any]) -> None:
+    one["itls"] = [[1e3 * gap for gap in gaps] for gaps in one["itls"]]
 
 
 def milliseconds_for_seconds(one: dict[str, Any]) -> None:
@@ -100,6 +181,11 @@ def milliseconds_for_seconds(one: dict[str, Any]) -> None:
         ("A", lambda one: one.update(request_rate="often"), "request_rate: a text where a number is due"),
         ("A", lambda one: one.update(request_rate="trace"), "at the times of a trace"),
         ("A-detailed", milliseconds_for_seconds, "mean_ttft_ms: 201.75 is not the mean of ttfts in milliseconds"),
+        ("A-detailed", gaps_in_milliseconds, "mean_tpot_ms: 10.1 is not the mean gap of itls in milliseconds (10100)"),
+        ("A-detailed", lambda one: one["itls"][0].__setitem__(0, -0.01), "itls[0][0]: -0.01: a measured value is abov"),
+        ("A-detailed", lambda one: one["itls"][0].__setitem__(0, 1e308), "itls[0][0]: 1e+308 is outside"),
+        ("A", lambda one: one.update(ramp_up_strategy="linear"), "requests were sent faster and faster"),
+        ("A", lambda one: one.update(probe_completed=3), "probes ran beside the requests"),
         ("A-detailed", lambda one: one["ttfts"].pop(), "5 input_lens, 5 output_lens, 4 ttfts, 5 itls"),
         ("A-detailed", lambda one: one.update(errors=["down"] * 5), "no request ended well (5 failed)"),
         ("A-detailed", lambda one: one["itls"].__setitem__(0, 3), "itls[0]: a number where a list is due"),

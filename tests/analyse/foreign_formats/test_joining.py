@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from battery.analyse.foreign.reading.document import Document
 from battery.analyse.foreign.reading.joining import join
 from battery.analyse.foreign.reading.levelling import NEAR, levels
 from battery.analyse.foreign.reading.recognise import Found
-from battery.analyse.foreign.reading.taken import ALONE, Load, Run, Taken, Value
+from battery.analyse.foreign.reading.taken import ALONE, Load, Run, Taken, Value, moment
 from battery.analyse.foreign.rows import Sheet
 from battery.ledger.errors import InputError
 
@@ -78,6 +79,29 @@ def test_without_stamps_rounds_are_in_the_order_of_naming_and_no_order_is_told()
     assert sheet.order == "" and "in which order the arms ran" in analyse(sheet).notes[0]
 
 
+def test_stamps_without_a_zone_are_put_in_order_and_shown_without_one() -> None:
+    def stamped(name: str, text: str) -> Found:
+        return file(name, msgspec.structs.replace(run(value(1)), started=moment(text)))
+
+    sheet = join([stamped("a", "2026-11-30T10:00:00"), stamped("c", "2026-11-30T09:00:00.5")])
+    assert [one.started for one in sheet.sources] == ["2026-11-30 10:00:00", "2026-11-30 09:00:00"]
+    assert (
+        "stamps (without a zone, so taken to be of one clock) the arms ran in the order c, a"
+        in sheet.order
+    )
+    sheet = join([stamped("a", "2026-11-30T10:00:00Z"), stamped("c", "2026-11-30T11:30:00+02:00")])
+    assert [one.started for one in sheet.sources] == [
+        "2026-11-30 10:00:00+00:00",
+        "2026-11-30 11:30:00+02:00",
+    ]
+    assert "by the files' own stamps the arms ran in the order c, a" in sheet.order
+    # whether one of two clocks was ahead is not told
+    assert not join(
+        [stamped("a", "2026-11-30T10:00:00"), stamped("c", "2026-11-30T09:00:00Z")]
+    ).order
+    assert moment("yesterday") is None
+
+
 @pytest.mark.parametrize(
     "minutes, told",
     [((0, 1, 2, 3), "had all of its runs together"), ((0, 2, 1, 3), "they took turns")],
@@ -112,7 +136,7 @@ def test_the_lowest_load_that_all_arms_have_is_kept() -> None:
     assert keys(sheet) == [("a", "run 1", 20), ("c", "run 1", 25)]
     assert "2 runs under other loads are left out; kept: 8 requests at a time" in sheet.notes
     with pytest.raises(
-        InputError, match="different loads .*a: 1 request at a time.*c: 16 requests"
+        InputError, match=r"different loads .*a: 1 request at a time.*c: 16 requests"
     ):
         join([file("a", run(value(1))), file("c", run(value(2), load=Load(16)))])
 
@@ -132,6 +156,9 @@ def test_tests_of_several_lengths_are_told_by_the_longest() -> None:
     sheet = join([file("a", run(short, long)), file("c", run(value(70, tokens=128)))])
     (row,) = (row for row in sheet.rows if row.arm == "a")
     assert (row.value, row.tokens, row.n, row.low, row.high) == (80, 128, 3, 79, 81)
+    assert [note for note in sheet.notes if "those of the longest are kept" in note] == [
+        "arm a: decode at 1,024 tokens was measured over answers of 32, 128 tokens; those of the longest are kept"
+    ]
 
 
 def test_what_failed_and_what_is_null_is_said() -> None:
@@ -197,6 +224,16 @@ def test_arms_that_cannot_be_are_refused(names: list[str], arms: list[str], comp
     with pytest.raises(InputError) as wrong:
         join([file(name, run(value(70))) for name in names], arms)
     assert complaint in str(wrong.value)
+
+
+def test_a_load_under_which_nothing_was_measured_is_none_that_an_arm_has() -> None:
+    a, c = (
+        file(name, run(), run(value(rate), load=Load(8)))
+        for name, rate in (("a", 20.0), ("c", 25.0))
+    )
+    assert keys(join([a, c])) == [("a", "run 1", 20), ("c", "run 1", 25)]
+    with pytest.raises(InputError, match="only arm 'a'"):
+        join([a, file("b", run())])
 
 
 def test_files_of_two_tools_are_not_set_beside_each_other() -> None:

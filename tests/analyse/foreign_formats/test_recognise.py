@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from taking import FOLDER, found, loaded, refused, written
 
 from battery.analyse.foreign.formats import known_formats, load_format
+from battery.analyse.foreign.reading import recognise as recognise_module
 from battery.analyse.foreign.reading.document import document
 from battery.analyse.foreign.reading.recognise import recognise
 from battery.ledger.errors import InputError
@@ -43,7 +44,10 @@ def test_a_file_that_was_cut_is_refused(tmp_path: Path, name: str) -> None:
     data = (FOLDER / name).read_bytes().rstrip()
     path = tmp_path / "cut"
     for share in (0.1, 0.5, 0.9, 1):
-        path.write_bytes(data[: int(share * len(data)) - 1])
+        end = int(share * len(data)) - 1
+        # between two lines nothing shows that there were more
+        end -= 2 * (b"\n" in data[end - 1 : end + 1])
+        path.write_bytes(data[:end])
         assert "was it cut while it was written or copied?" in refused(path)
 
 
@@ -65,6 +69,8 @@ def test_no_file_names_a_machine(name: str) -> None:
         ("[3]", "[0]: a number where a result (an object) is due"),
         ('{"a": 1}\n{"b": ', ":2: not valid JSON"),
         ("[" * 100_000, "nested too deep for a result file"),
+        ('{"a": 1}\n' + "[" * 100_000, ":2: nested too deep for a result file"),
+        ('{"a": ' + "9" * 5000 + "}", "not valid JSON"),
     ],
 )  # fmt: skip
 def test_what_is_nothing_known_is_told_with_what_is(
@@ -73,6 +79,36 @@ def test_what_is_nothing_known_is_told_with_what_is(
     path = tmp_path / "given"
     path.write_text(text)
     assert complaint in refused(path)
+
+
+def test_a_line_ends_at_its_newline_alone(tmp_path: Path) -> None:
+    # a JSON text may hold these as they are, and str.splitlines breaks at them
+    lines = [{**one, "label": "a\u2028b\x85c"} for one in loaded("sglang/A.jsonl")]
+    path = tmp_path / "given.jsonl"
+    path.write_text(
+        "\r\n".join(json.dumps(one, ensure_ascii=False) for one in lines),
+        encoding="utf-8",
+        newline="",
+    )
+    assert len(found(path).taken.runs) == 3
+
+
+def test_a_file_that_would_not_fit_is_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recognise_module, "LARGEST_FILE", 2**20)
+    path = tmp_path / "given"
+    path.write_bytes(b" " * 2**20 + b"{")
+    assert "larger than 1 MiB, which is no result of one run" in refused(path)
+    path.write_bytes(b" " * (2**20 - 1) + b"{")
+    assert "not valid JSON" in refused(path)
+
+
+def test_a_file_of_which_nothing_is_known_here_is_refused(tmp_path: Path) -> None:
+    # one token each, and means of no gaps
+    one = loaded("vllm/A.json")
+    one.update(mean_ttft_ms=0, mean_tpot_ms=0, total_output_tokens=4)
+    assert "no request ended well" in refused(written(tmp_path, one))
 
 
 def test_what_cannot_be_read_and_what_is_no_text(tmp_path: Path) -> None:
@@ -99,7 +135,6 @@ def test_a_forced_format_is_read_as_such_or_says_what_is_missing(tmp_path: Path)
     del one["num_prompts"]
     path = written(tmp_path, one)
     assert "no known format: its keys are backend, burstiness" in refused(path)
-    one["failed"] = None
     assert "'num_prompts' is missing" in refused(written(tmp_path, one), "vllm")
     assert "'n_prompt' is missing" in refused(path, "llama-bench")
     with pytest.raises(InputError, match="no format 'vlm'; did you mean 'vllm'"):

@@ -44,7 +44,7 @@ def read(found: Document) -> Taken:
         return Taken(
             runs=(_summary(node),), version=node["aiperf_version"].text(), absent=_ABSENT, notes=(*_NOTES, *_MEANS)
         )  # fmt: skip
-    return Taken(runs=(_records(found.nodes),), absent=_ABSENT, notes=_NOTES)
+    return Taken(runs=(_records(found.nodes),), absent=_ABSENT, notes=(*_NOTES, *_RECORDS))
 
 
 def _records(nodes: Sequence[Node]) -> Run:
@@ -56,7 +56,7 @@ def _records(nodes: Sequence[Node]) -> Run:
         raise nothing(nodes[0].file.rpartition(":")[0] or nodes[0].file, failed)
     load = Load(_at_a_time(timed))
     lengths = tuple(_whole(node["metrics"], "input_sequence_length") for node in well)
-    context = round(mean(lengths))
+    context = round(mean(lengths)) or None
     values = [value for node in well for value in _values(node, context, load)]
     started = epoch(min(node["metadata"]["request_start_ns"].number() for node in timed) / 1e9)
     return Run(
@@ -84,7 +84,7 @@ def _at_a_time(nodes: Sequence[Node]) -> int:
     return max(itertools.accumulate(step for _, step in sorted(edges)), default=0)
 
 
-def _values(node: Node, context: int, load: Load) -> Iterator[Value]:
+def _values(node: Node, context: int | None, load: Load) -> Iterator[Value]:
     """What is told of one request."""
     metrics, metadata = node["metrics"], node["metadata"]
     tokens = _whole(metrics, "output_sequence_length")
@@ -136,8 +136,7 @@ def _summary(node: Node) -> Run:
         raise nothing(node.at, failed)
     load, prompts = _declared(node), node.get("input_sequence_length")
     made = node.get("output_sequence_length")
-    # all as long as each other, or their number tells nothing of one
-    tokens = made["avg"].count() if made and made["min"].number() == made["max"].number() else None
+    tokens = round(made["avg"].positive()) if made else None
     values = [
         Value(
             metric=metric, value=_seconds(told, "avg"), context=round(prompts["avg"].positive()) if prompts else None,
@@ -191,9 +190,13 @@ _NOTES = (
     "AIPerf: the same conversation in two exports is the same prompt only where both were made with the same"
     " --random-seed and data; engagement of switches is not told",
 )
+_RECORDS = (
+    "AIPerf: an export of records does not tell how many there should be: one that was cut between two lines reads as a"
+    " shorter run",
+)
 _MEANS = (
-    "AIPerf: the export of means holds nothing that could be paired or resampled: a file is one value"
-    " (profile_export.jsonl has the requests)",
+    "AIPerf: the export of means holds nothing that could be paired or resampled: a file is one value, its generated"
+    " tokens are their mean too (profile_export.jsonl has the requests)",
 )
 FORMAT = Format(
     title="aiperf profile: profile_export.jsonl or profile_export_aiperf.json", recognises=recognises, read=read

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from battery.analyse.foreign.formats import Format
@@ -72,19 +72,28 @@ def _run(node: Node) -> Run:
         )  # fmt: skip
     requests.sort(key=lambda one: one["request_start_time"].number())
     lengths = tuple(one["prompt_tokens"].count() for one in requests)
-    context = round(mean(lengths))
+    context = round(mean(lengths)) or None
     values = [
         value
         for place, one in enumerate(requests, start=1)
         for value in _values(one, f"request {place}", context, load)
     ]
-    notes: tuple[str, ...] = ()
-    if len(requests) < well:
-        notes = (f"guidellm: {len(requests)} of {well} requests are kept in the report",)
     return Run(
         load=load, started=_started(node), values=tuple(values), requests=well, failed=failed, lengths=lengths,
-        notes=notes,
+        notes=tuple(_notes(requests, well)),
     )  # fmt: skip
+
+
+def _notes(requests: Sequence[Node], well: int) -> Iterator[str]:
+    """What is not told of some of the requests."""
+    if len(requests) < well:
+        yield f"guidellm: {len(requests)} of {well} requests are kept in the report"
+    whole = sum(one.get("time_to_first_token_ms") is None for one in requests)
+    if whole:
+        yield (
+            f"guidellm: {whole} of {len(requests)} requests have no first token, as those that were not streamed: e2e"
+            " is all that is read of them"
+        )
 
 
 def _started(node: Node) -> datetime | None:
@@ -106,26 +115,26 @@ def _load(strategy: Node) -> Load | None:
     return Load(math.inf) if kind == "throughput" else None
 
 
-def _values(node: Node, place: str, context: int, load: Load | None) -> Iterator[Value]:
+def _values(node: Node, place: str, context: int | None, load: Load | None) -> Iterator[Value]:
     """What is told of one request."""
     latency, tokens = node["request_latency"].positive(), node["output_tokens"].count()
     first, gap = node.get("time_to_first_token_ms"), node.get("inter_token_latency_ms")
+    seed = _seed(node) or place
+
+    def value(metric: str, figure: float) -> Value:
+        return Value(metric=metric, value=figure, context=context, seed=seed, tokens=tokens or None)
+
+    yield value("e2e", latency)
     if not tokens or first is None:
         return
     ttft = first.positive() / 1e3
-    span = gap.number() / 1e3 * (tokens - 1) if gap else 0.0
+    span = gap.waited() / 1e3 * (tokens - 1) if gap else 0.0
     if not latency * _SHORTEST <= ttft + span <= latency * _SLACK:
         raise InputError(
             f"{node.at}: first token and gaps make {ttft + span:.3g} s of a response of {latency:.3g} s: a unit was"
             " mistaken, or the file was changed"
         )
-    seed = _seed(node) or place
-
-    def value(metric: str, figure: float) -> Value:
-        return Value(metric=metric, value=figure, context=context, seed=seed, tokens=tokens)
-
     yield value("ttft", ttft)
-    yield value("e2e", latency)
     cached = node.get("cached_tokens")
     prompt = node["prompt_tokens"].count()
     if load and load.alone and prompt and cached is not None and not cached.count():
@@ -144,7 +153,7 @@ def _seed(node: Node) -> str | None:
     try:
         body = json.loads(told.value)["body"]
         asked = body.get("messages") or body["prompt"]
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     written = json.dumps(asked, sort_keys=True)
     return f"prompt {hashlib.sha256(written.encode()).hexdigest()[:10]}"
@@ -173,6 +182,8 @@ def _mean(metrics: Node, key: str) -> Node | None:
 
 
 _ABSENT = {
+    "ttft": "answers that were not streamed have no first token",
+    "tpot": "answers of one token, or that were not streamed, have no gaps",
     "decode": "requests that share the engine have no decode rate of their own, and means keep no rate: TPOT is told",
     "prefill": "TTFT of requests that share the engine holds their queue, and a prompt whose cached tokens are not told"
     " may not have been processed",

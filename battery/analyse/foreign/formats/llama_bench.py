@@ -64,20 +64,13 @@ def _values(node: Node) -> Iterator[Value]:
     depth = depth_of(node)
     if bool(prompt) == bool(made) or (prompt and depth):
         return
-    rates = _samples(node, prompt + made)
     metric, context = ("prefill", prompt) if prompt else ("decode", depth)
-    tokens = made or None
-    if rates:
-        yield several(metric, rates, context, tokens)
-    else:
-        yield Value(metric=metric, value=node["avg_ts"].positive(), context=context, tokens=tokens)
+    yield several(metric, _samples(node, prompt + made), context, made or None)
 
 
 def _samples(node: Node, tokens: int) -> list[float]:
-    """The rate of every repetition, held against its time and against the mean; none where the file has only that."""
-    told = node.get("samples_ts")
-    if told is None:
-        return []
+    """The rate of every repetition, held against its time and against the mean."""
+    told = node["samples_ts"]
     rates = [one.positive() for one in told.items()]
     times = [one.positive() for one in node["samples_ns"].items()]
     if not rates or len(rates) != len(times):
@@ -109,7 +102,18 @@ def _labels(nodes: Sequence[Node]) -> list[str]:
     # a model's name, size and type change together: its file alone tells it
     if "model_filename" in keys:
         keys = [key for key in keys if key not in ("model_type", "model_size", "model_n_params")]
-    return [", ".join(_setting(key, one.get(key)) for key in keys) for one in settings]
+    kinds: dict[str, list[tuple[str, ...]]] = {}
+    return [_label({key: one.get(key) for key in keys}, kinds) for one in settings]
+
+
+def _label(told: dict[str, object], kinds: dict[str, list[tuple[str, ...]]]) -> str:
+    """Settings in words, with a number behind those whose words other settings have: two folders, names not shown."""
+    words = ", ".join(_setting(key, value) for key, value in told.items())
+    own, known = tuple(map(str, told.values())), kinds.setdefault(words, [])
+    if own not in known:
+        known.append(own)
+    place = known.index(own)
+    return f"{words} ({place + 1})" if place else words
 
 
 def _setting(key: str, value: object) -> str:
@@ -122,11 +126,13 @@ def _setting(key: str, value: object) -> str:
 
 
 def _version(nodes: Sequence[Node]) -> str:
-    """The builds that wrote the file."""
-    told = {}
+    """The builds that wrote the file; empty where it was built outside a checkout: number 0 of commit `unknown`."""
+    told: dict[str, None] = {}
     for node in nodes:
-        number = node.get("build_number")
-        told[f"build {number.count() if number else '?'} ({node['build_commit'].text()})"] = None
+        number, commit = node.get("build_number"), node["build_commit"].text()
+        counted = number.count() if number else 0
+        if counted or commit != "unknown":
+            told[f"build {counted or '?'} ({commit})"] = None
     return ", ".join(told)
 
 

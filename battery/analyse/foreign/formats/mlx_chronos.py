@@ -1,8 +1,8 @@
 """A result of mlx-chronos: a sealed JSON with the raw values of every trial.
 
 Read: ttft_cold_raw and decode_tokens_per_second_raw = (N − 1) / (first content to the end of the stream), in seconds
-and tok/s; every trial has a prompt of its own, which the protocol lists, so trials are told by their prompts. Trials with
-cached prompts are not read. The seal is a digest of the canonical JSON without it: a file that was changed is refused.
+and tok/s; every trial has a prompt of its own, which the protocol lists, so trials are told by their prompts. Trials
+with cached prompts are not read. The seal is a digest of the canonical JSON without it: a changed file is refused.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _sealed(result: Node) -> None:
         written = json.dumps(
             rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
         ).encode()
-    except ValueError as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise InputError(f"{result.at}: {wrong}: such a result cannot have been sealed") from wrong
     if hashlib.sha256(written).hexdigest() != seal["digest"].text():
         raise InputError(

@@ -6,12 +6,14 @@ a line, each a run of its own.
 
 from __future__ import annotations
 
+import msgspec
+
 from battery.analyse.foreign.formats import Format
 from battery.analyse.foreign.reading.document import Document, Node
-from battery.analyse.foreign.reading.serving import DETAILS, run
+from battery.analyse.foreign.reading.serving import ABSENT, DETAILS, no_decode, notes, run
 from battery.analyse.foreign.reading.taken import Run, Taken, moment
 
-_KEYS = ("mean_ttft_ms", "completed", "num_prompts", "duration", "total_input_tokens")
+_KEYS = ("completed", "num_prompts", "duration", "total_input_tokens", "total_output_tokens")
 
 
 def recognises(found: Document) -> bool:
@@ -25,46 +27,41 @@ def read(found: Document) -> Taken:
     """A run for every object."""
     detailed = all(node.has(*DETAILS) for node in found.nodes)
     return Taken(
-        runs=tuple(map(_run, found.nodes)), absent=_absent(detailed), notes=_NOTES if detailed else (*_NOTES, *_MEANS)
+        runs=tuple(map(_run, found.nodes)), absent={**_ABSENT, "decode": no_decode(detailed)},
+        notes=(*_NOTES, *notes("vLLM", detailed)),
     )  # fmt: skip
 
 
 def _run(node: Node) -> Run:
     """One result."""
     date, failed = node.get("date"), node.get("failed")
-    lost = (
-        failed.count()
-        if failed
-        else max(0, node["num_prompts"].count() - node["completed"].count())
+    told = run(
+        node,
+        failed.count() if failed else None,
+        moment(date.text(), "%Y%m%d-%H%M%S") if date else None,
     )
-    return run(node, lost, moment(date.text(), "%Y%m%d-%H%M%S") if date else None)
+    missing = node["num_prompts"].count() - (told.requests or 0)
+    if told.failed is not None or missing <= 0:
+        return told
+    note = f"vLLM: {missing} requests that were asked for have no result; whether they failed is not told"
+    return msgspec.structs.replace(told, notes=(*told.notes, note))
 
 
-def _absent(detailed: bool) -> dict[str, str]:
-    """Why metrics are missing."""
-    decode = (
-        "requests that share the engine have no decode rate of their own; tokens a second over all of them are"
-        " throughput"
-        if detailed
-        else "only mean times are kept, and the inverse of a mean time is no mean rate: TPOT tells the same"
-    )
-    return {
-        "decode": decode,
-        "prefill": "total input tokens over the whole run are no prefill rate, and how many were cached is not told",
-        "peak_memory": "vllm bench serve does not look at the server's memory",
-        "acceptance": "drafts are told for the server, not for these requests",
-    }
-
-
+_ABSENT = {
+    **ABSENT,
+    "prefill": "total input tokens over the whole run are no prefill rate, and how many were cached is not told",
+    "e2e": "a mean_e2el_ms is written with --percentile-metrics ttft,tpot,itl,e2el only",
+    "acceptance": "drafts are counted by the server, for whoever asked it during the run, and are not read",
+    "tokens_per_step": "drafts are counted by the server, for whoever asked it during the run, and are not read",
+}
 _NOTES = (
     "vLLM: the first event with choices counts as the first token, an opener without text too, so TTFT may read low and"
     " TPOT, which leaves the first token out, high",
-    "vLLM: the end of a request is its last event with choices, not its last byte; e2e is told to there",
+    "vLLM: the end of a request is its last event with choices, not its last byte; e2e is told to there, and begins"
+    " when the request is sent, after any queue of --max-concurrency",
+    "vLLM: the stamp of a result is when it was written, at the end of its run; with timed_trace data, which no key"
+    " tells, requests were sent at the times of a trace",
     "vLLM: whether prompts were cached, which switches ran, and how warm the server was is not told; with a fixed seed"
     " a second run finds the prompts of the first in the cache",
-)
-_MEANS = (
-    "vLLM: only means and percentiles of the requests are kept: nothing can be paired or resampled, and a file is one"
-    " value; its percentiles are not read",
 )
 FORMAT = Format(title="vllm bench serve --save-result", recognises=recognises, read=read)

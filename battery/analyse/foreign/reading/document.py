@@ -24,6 +24,8 @@ MOST = 10**12
 NEAR = 0.01
 """Share by which two figures of a file that say the same may differ: rounding, but no slip of a unit."""
 
+_DEEP = "nested too deep for a result file"
+
 
 class Node(msgspec.Struct, frozen=True):
     """One value of a document and where it stands."""
@@ -107,6 +109,10 @@ class Node(msgspec.Struct, frozen=True):
             )
         return value
 
+    def waited(self) -> float:
+        """A time that may be 0."""
+        return self.positive() if self.number() else 0.0
+
     def count(self) -> int:
         """A whole number, 0 or above."""
         value = self.number()
@@ -155,19 +161,22 @@ def _nodes(text: str, file: str) -> Iterator[Node]:
         if not isinstance(broken, json.JSONDecodeError) or not broken.msg.startswith("Extra data"):
             raise InputError(f"{file}: {_broken(broken)}") from broken
     except RecursionError as deep:
-        raise InputError(f"{file}: nested too deep for a result file") from deep
+        raise InputError(f"{file}: {_DEEP}") from deep
     else:
         if isinstance(whole, list):
             yield from Node(whole, file).items()
         else:
             yield Node(whole, file)
         return
-    for number, line in enumerate(text.splitlines(), start=1):
+    # not splitlines: it would break a line at some characters that a JSON text may hold
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
                 yield Node(json.loads(line), f"{file}:{number}")
             except ValueError as broken:
                 raise InputError(f"{file}:{number}: {_broken(broken)}") from broken
+            except RecursionError as deep:
+                raise InputError(f"{file}:{number}: {_DEEP}") from deep
 
 
 def _broken(wrong: ValueError) -> str:

@@ -8,13 +8,14 @@ lowest load that every arm has is kept.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from battery.analyse.foreign.reading import levelling
 from battery.analyse.foreign.reading.recognise import Found
-from battery.analyse.foreign.reading.taken import Load, Run, Value
+from battery.analyse.foreign.reading.taken import UNTOLD, Load, Run, Value
 from battery.analyse.foreign.rows import Row, Sheet, Source, Unmeasured
 from battery.analyse.rows import MEASURES
 from battery.ledger.errors import InputError
@@ -40,7 +41,7 @@ class Placed(msgspec.Struct, frozen=True):
 def join(found: Sequence[Found], arms: Sequence[str] = ()) -> Sheet:
     """The sheet of all files; `arms`: one name a file, else what tells them apart. InputError for one arm alone."""
     _one_tool(found)
-    placed = list(_placed(found, arms))
+    placed = [one for one in _placed(found, arms) if one.run.values]
     names = list(dict.fromkeys(one.arm for one in placed))
     if len(names) < 2:
         raise InputError(
@@ -62,7 +63,7 @@ def join(found: Sequence[Found], arms: Sequence[str] = ()) -> Sheet:
             dict.fromkeys([
                 *(note for one in found for note in one.taken.notes),
                 *(f"arm {one.arm}: {note}" for one in placed for note in one.run.notes),
-                *_versions(found), *left_out, *levelled, *_lengths(placed), *_failed(placed),
+                *_versions(found), *left_out, *levelled, *_lengths(placed), *_shorter(placed), *_failed(placed),
             ])
         ),
     )  # fmt: skip
@@ -205,16 +206,36 @@ def _rows(one: Placed) -> Iterator[Row]:
 
 def _longest(values: Sequence[Value]) -> list[Value]:
     """The values of the longest answers, where a test was made with several lengths."""
-    lengths = [
-        value.asked or (value.tokens if value.seed is None else None) or 0 for value in values
-    ]
-    return [value for value, length in zip(values, lengths, strict=True) if length == max(lengths)]
+    most = max(map(_wanted, values))
+    return [value for value in values if _wanted(value) == most]
+
+
+def _wanted(value: Value) -> int:
+    """Tokens that a test of no single prompt was made with; 0 where that tells no tests apart."""
+    return value.asked or (value.tokens if value.seed is None else None) or 0
+
+
+def _shorter(placed: Sequence[Placed]) -> Iterator[str]:
+    """That tests of shorter answers are in no figure."""
+    for one in placed:
+        lengths: dict[tuple[str, int | None], set[int]] = {}
+        for value in one.run.values:
+            lengths.setdefault((value.metric, value.context), set()).add(_wanted(value))
+        for (metric, context), own in lengths.items():
+            if len(own) > 1:
+                told = ", ".join(f"{length:,}" for length in sorted(own))
+                at = "an untold context" if context is None else f"{context:,} tokens"
+                yield (
+                    f"arm {one.arm}: {MEASURES[metric].title} at {at} was measured over answers of {told} tokens; those"
+                    " of the longest are kept"
+                )
 
 
 def order(placed: Sequence[Placed]) -> str:
     """In which order the arms ran by the files' own stamps; empty where one of them has none, or two the same."""
-    stamps = [one.run.started for one in placed]
-    if not all(stamps) or len(set(stamps)) < len(stamps):
+    stamps = [one.run.started for one in placed if one.run.started]
+    zones = {stamp.tzinfo is UNTOLD for stamp in stamps}
+    if len(stamps) < len(placed) or len(set(stamps)) < len(stamps) or len(zones) > 1:
         return ""
     arms = [one.arm for one in sorted(placed, key=lambda one: one.stamp)]
     turns = [arm for place, arm in enumerate(arms) if place == 0 or arms[place - 1] != arm]
@@ -225,7 +246,14 @@ def order(placed: Sequence[Placed]) -> str:
         why = "each arm had all of its runs together, so whatever changed between them stands in the difference"
     else:
         why = "they took turns, so a slow change is shared in part"
-    return f"by the files' own stamps the arms ran in the order {told}: {why}"
+    clock = " (without a zone, so taken to be of one clock)" if True in zones else ""
+    return f"by the files' own stamps{clock} the arms ran in the order {told}: {why}"
+
+
+def _shown(stamp: datetime) -> str:
+    """A stamp to the second, with a zone only where its file told one."""
+    known = stamp if stamp.tzinfo is not UNTOLD else stamp.replace(tzinfo=None)
+    return known.isoformat(sep=" ", timespec="seconds")
 
 
 def _source(place: int, one: Found, placed: Sequence[Placed]) -> Source:
@@ -236,7 +264,7 @@ def _source(place: int, one: Found, placed: Sequence[Placed]) -> Source:
     return Source(
         name=one.document.name, sha256=one.document.sha256, format=one.format, version=one.taken.version,
         arms=tuple(dict.fromkeys(each.arm for each in own)),
-        started=min(stamps).isoformat(sep=" ", timespec="seconds") if stamps else "",
+        started=_shown(min(stamps)) if stamps else "",
         load=min(loads).words if loads else "",
         requests=_sum([each.run.requests for each in own]), failed=_sum([each.run.failed for each in own]),
     )  # fmt: skip

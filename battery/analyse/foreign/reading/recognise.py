@@ -15,6 +15,8 @@ from battery.analyse.rows import MEASURES
 from battery.ledger.errors import InputError
 
 CSV = "csv"
+LARGEST_FILE = 512 * 2**20
+"""Bytes; JSON takes about ten times its size once it is read."""
 _MOST_SHOWN = 12
 _LIKE_OURS = 3
 """Columns of ours that a first line must have to be meant for a plain CSV."""
@@ -30,13 +32,10 @@ class Found(msgspec.Struct, frozen=True):
 
 def recognise(path: Path, forced: str | None = None) -> Found | None:
     """A file of another tool; None where it is a plain CSV, InputError where it is nothing that is known."""
-    try:
-        data = path.read_bytes()
-    except OSError as refused:
-        raise InputError(f"{path}: cannot be read: {refused.strerror or refused}") from refused
     if forced == CSV:
         return None
     read = load_format(forced).read if forced else None
+    data = _bytes(path)
     found = document(path, data)
     if found is None:
         if forced is None and _like_ours(data):
@@ -56,8 +55,27 @@ def recognise(path: Path, forced: str | None = None) -> Found | None:
     raise InputError(f"{path}: no known format: its keys are {shown}{more}; {known()}")
 
 
+def _bytes(path: Path) -> bytes:
+    """What is in a file; InputError where it cannot be read, or is too large to be taken apart in memory."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(LARGEST_FILE + 1)
+    except OSError as refused:
+        raise InputError(f"{path}: cannot be read: {refused.strerror or refused}") from refused
+    if len(data) > LARGEST_FILE:
+        raise InputError(
+            f"{path}: larger than {LARGEST_FILE // 2**20} MiB, which is no result of one run; export it without texts"
+            " and details, or fewer requests"
+        )
+    return data
+
+
 def _checked(taken: Taken, path: Path) -> Taken:
     """The same; InputError for a value that was computed out of the figures of a file and cannot be."""
+    if not any(run.values for run in taken.runs):
+        raise InputError(
+            f"{path}: none of its figures is a metric that is known here; there is nothing to compare"
+        )
     for run in taken.runs:
         for one in run.values:
             if not SMALLEST <= one.value <= LARGEST:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 
 import msgspec
 
@@ -32,6 +32,8 @@ class Load(msgspec.Struct, frozen=True, order=True):
 
 
 ALONE = Load(1)
+UNTOLD = timezone(timedelta(0), "untold")
+"""The zone of stamps whose files tell none: such stamps are put in order, and shown without one."""
 
 
 class Value(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +46,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     seed: str | None = None
     """Label of the prompt, where it may be looked for in other files; None: no single prompts are told."""
     tokens: int | None = None
-    """Tokens that were generated, where they were counted or can be no others."""
+    """Tokens that were generated, where they were counted; of the mean of several requests their mean, rounded."""
     asked: int | None = None
     """Tokens that were asked for, where only that is told: it tells tests of one context apart."""
     n: int = 1
@@ -90,12 +92,12 @@ def several(
 
 
 def moment(text: str, form: str = "") -> datetime | None:
-    """A stamp as a moment (without a zone: UTC, since stamps are only put in order); None where it is none."""
+    """A stamp as a moment, of the zone UNTOLD where it tells none; None where it is no stamp."""
     try:
         found = datetime.strptime(text, form) if form else datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return found if found.tzinfo else found.replace(tzinfo=UNTOLD)
 
 
 def epoch(seconds: float) -> datetime | None:
