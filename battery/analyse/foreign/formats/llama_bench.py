@@ -8,12 +8,11 @@ settings holds several things: each is told by the settings in which they differ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath, PureWindowsPath
 
 from battery.analyse.foreign.formats import Format
 from battery.analyse.foreign.reading.document import Document, Node, agree, mean
+from battery.analyse.foreign.reading.settings import file_name, made_with, shown
 from battery.analyse.foreign.reading.taken import Run, Taken, Value, moment, several
 from battery.ledger.errors import InputError
 
@@ -34,11 +33,12 @@ def recognises(found: Document) -> bool:
 
 def read(found: Document) -> Taken:
     """Prefill and decode of every setting that the file measured."""
-    labels = _labels(found.nodes)
+    apart = _apart(found.nodes)
+    labels, settings = _labels(found.nodes, apart), _settings(found.nodes[0], apart)
     runs = []
     for label in dict.fromkeys(labels):
         tests = [node for node, own in zip(found.nodes, labels, strict=True) if own == label]
-        runs.append(_run(label, tests))
+        runs.append(_run(label, tests, settings))
     if not any(run.values for run in runs):
         raise InputError(
             f"{found.nodes[0].file}: neither a pp test of an empty context nor a tg test; run it with -p and -n"
@@ -48,13 +48,14 @@ def read(found: Document) -> Taken:
     )  # fmt: skip
 
 
-def _run(label: str, tests: Sequence[Node]) -> Run:
+def _run(label: str, tests: Sequence[Node], settings: dict[str, str]) -> Run:
     """All tests of one setting."""
     stamps = [moment(node["test_time"].text()) for node in tests if node.get("test_time")]
     return Run(
         label=label,
         started=min((stamp for stamp in stamps if stamp), default=None),
         values=tuple(value for node in tests for value in _values(node)),
+        settings=settings,
     )
 
 
@@ -70,14 +71,14 @@ def _values(node: Node) -> Iterator[Value]:
 
 def _samples(node: Node, tokens: int) -> list[float]:
     """The rate of every repetition, held against its time and against the mean."""
-    told = node["samples_ts"]
-    rates = [one.positive() for one in told.items()]
+    samples = node["samples_ts"]
+    rates = [one.positive() for one in samples.items()]
     times = [one.positive() for one in node["samples_ns"].items()]
     if not rates or len(rates) != len(times):
         raise InputError(
-            f"{told.at}: {len(rates)} rates of {len(times)} repetitions; run the test with -r 1 or more"
+            f"{samples.at}: {len(rates)} rates of {len(times)} repetitions; run the test with -r 1 or more"
         )
-    for one, nanoseconds in zip(told.items(), times, strict=True):
+    for one, nanoseconds in zip(samples.items(), times, strict=True):
         agree(one, 1e9 * tokens / nanoseconds, "tokens over its samples_ns", _ROUNDED)
     agree(node["avg_ts"], mean(rates), "the mean of samples_ts", _ROUNDED)
     return rates
@@ -89,51 +90,61 @@ def depth_of(node: Node) -> int:
     return depth.count() if depth else 0
 
 
-def _labels(nodes: Sequence[Node]) -> list[str]:
-    """For every test the settings in which the file's tests differ, as text."""
-    settings = [
-        {key: node.value[key] for key in node.value if key not in _RESULTS} for node in nodes
-    ]
+def _apart(nodes: Sequence[Node]) -> list[str]:
+    """The settings in which the file's tests differ."""
     keys = [
         key
-        for key in dict.fromkeys(key for one in settings for key in one)
-        if len({str(one.get(key)) for one in settings}) > 1
+        for key in dict.fromkeys(key for node in nodes for key in node.value)
+        if key not in _RESULTS and len({str(node.value.get(key)) for node in nodes}) > 1
     ]
     # a model's name, size and type change together: its file alone tells it
     if "model_filename" in keys:
         keys = [key for key in keys if key not in ("model_type", "model_size", "model_n_params")]
+    return keys
+
+
+def _labels(nodes: Sequence[Node], keys: Sequence[str]) -> list[str]:
+    """For every test the settings in which the file's tests differ, as text."""
     kinds: dict[str, list[tuple[str, ...]]] = {}
-    return [_label({key: one.get(key) for key in keys}, kinds) for one in settings]
+    return [_label({key: node.value.get(key) for key in keys}, kinds) for node in nodes]
 
 
-def _label(told: dict[str, object], kinds: dict[str, list[tuple[str, ...]]]) -> str:
+def _settings(node: Node, apart: Sequence[str]) -> dict[str, str]:
+    """The settings that all tests of the file share."""
+    keys = [key for key in node.value if key not in {*_RESULTS, *apart}]
+    settings = made_with(node, keys)
+    if "model_filename" in settings:
+        settings["model_filename"] = shown(file_name(node["model_filename"].value))
+    return settings
+
+
+def _label(own: dict[str, object], kinds: dict[str, list[tuple[str, ...]]]) -> str:
     """Settings in words, with a number behind those whose words other settings have: two folders, names not shown."""
-    words = ", ".join(_setting(key, value) for key, value in told.items())
-    own, known = tuple(map(str, told.values())), kinds.setdefault(words, [])
-    if own not in known:
-        known.append(own)
-    place = known.index(own)
+    words = ", ".join(_setting(key, value) for key, value in own.items())
+    kind, known = tuple(map(str, own.values())), kinds.setdefault(words, [])
+    if kind not in known:
+        known.append(kind)
+    place = known.index(kind)
     return f"{words} ({place + 1})" if place else words
 
 
 def _setting(key: str, value: object) -> str:
     """One setting in words; of a model's file the name without its folders."""
-    file = key == "model_filename"
-    told = PurePosixPath(PureWindowsPath(str(value)).as_posix()).name if file else str(value)
-    if not re.fullmatch(r"[ -~]{1,60}", told):
-        return key
-    return told if file else f"{key} {told}"
+    if key == "model_filename":
+        name = shown(file_name(value))
+        return name if not name.startswith("sha256 ") else f"{key} {name}"
+    return f"{key} {shown(value)}"
 
 
 def _version(nodes: Sequence[Node]) -> str:
     """The builds that wrote the file; empty where it was built outside a checkout: number 0 of commit `unknown`."""
-    told: dict[str, None] = {}
+    builds: dict[str, None] = {}
     for node in nodes:
         number, commit = node.get("build_number"), node["build_commit"].text()
         counted = number.count() if number else 0
         if counted or commit != "unknown":
-            told[f"build {counted or '?'} ({commit})"] = None
-    return ", ".join(told)
+            builds[f"build {counted or '?'} ({commit})"] = None
+    return ", ".join(builds)
 
 
 def _left_out(nodes: Sequence[Node]) -> list[str]:

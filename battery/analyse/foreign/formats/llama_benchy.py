@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from battery.analyse.foreign.formats import Format
 from battery.analyse.foreign.reading.document import Document, Node, agree, mean
+from battery.analyse.foreign.reading.settings import made_with
 from battery.analyse.foreign.reading.taken import Load, Run, Taken, Value, moment, nothing, several
 
 _OPENER = 1.1
@@ -32,12 +33,13 @@ def read(found: Document) -> Taken:
     tests = report["benchmarks"].items()
     warm = report["prefix_caching_enabled"].value is True
     started = moment(report["timestamp"].text())
+    settings = made_with(report, ("model", "latency_mode", "prefix_caching_enabled"))
     loads = dict.fromkeys(node["concurrency"].count() for node in tests)
     runs = []
     for streams in loads:
         own = [node for node in tests if node["concurrency"].count() == streams]
         values = tuple(value for node in own for value in _values(node, warm))
-        runs.append(Run(load=Load(streams), started=started, values=values))
+        runs.append(Run(load=Load(streams), started=started, values=values, settings=settings))
     if not any(run.values for run in runs):
         raise nothing(report.at, None)
     return Taken(
@@ -69,12 +71,12 @@ def _values(node: Node, warm: bool) -> Iterator[Value]:
 
 def _metric(node: Node, key: str) -> list[float]:
     """The values of the single runs, held against their mean; none where the tool has none."""
-    told = node.get(key)
-    if told is None:
+    kept = node.get(key)
+    if kept is None:
         return []
-    values = [one.positive() for one in told["values"].items()]
+    values = [one.positive() for one in kept["values"].items()]
     if values:
-        agree(told["mean"], mean(values), "the mean of its values", _ROUNDED)
+        agree(kept["mean"], mean(values), "the mean of its values", _ROUNDED)
     return values
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from battery.analyse.foreign.formats import Format
 from battery.analyse.foreign.reading.document import Document, Node, agree, mean
+from battery.analyse.foreign.reading.settings import made_with
 from battery.analyse.foreign.reading.taken import ALONE, Run, Taken, Value, moment
 from battery.ledger.errors import InputError
 
@@ -44,9 +45,20 @@ def read(found: Document) -> Taken:
         raise InputError(f"{trials.at}: no trial has a value")
     run = Run(
         load=ALONE, started=moment(meta["timestamp"].text()), values=tuple(values), requests=count,
-        notes=tuple(_warnings(meta)),
+        notes=tuple(_warnings(meta)), settings=_settings(result),
     )  # fmt: skip
     return Taken(runs=(run,), version=meta["chronos_version"].text(), absent=_ABSENT, notes=_NOTES)
+
+
+def _settings(result: Node) -> dict[str, str]:
+    """The machine, the engine and the model."""
+    keys = {
+        "hardware": ("chip", "machine_model", "memory_gb", "macos_version", "power_source"),
+        "engine": ("name", "version"), "model": ("name", "quantization", "format"),
+    }  # fmt: skip
+    return {
+        name: value for part, own in keys.items() for name, value in made_with(result[part], own, f"{part} ").items()
+    }  # fmt: skip
 
 
 def _sealed(result: Node) -> None:

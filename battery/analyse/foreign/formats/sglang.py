@@ -15,6 +15,9 @@ from battery.analyse.foreign.reading.taken import Run, Taken
 
 _KEYS = ("mean_ttft_ms", "completed", "total_output_tokens_retokenized", "duration")
 
+_SETTINGS = ("backend", "dataset_name", "random_range_ratio")
+"""Without lengths: those make the rungs of a ladder, and are told as contexts and generated tokens."""
+
 
 def recognises(found: Document) -> bool:
     """Whether every object is a result of SGLang's benchmark."""
@@ -33,7 +36,7 @@ def read(found: Document) -> Taken:
 def _run(node: Node) -> Run:
     """One line."""
     failed, cache = node.get("failed"), node.get("cache_report")
-    told = run(node, failed.count() if failed else None)
+    told = run(node, failed.count() if failed else None, settings=_SETTINGS)
     cached = cache["total_cached_tokens"].count() if cache else 0
     if not cached:
         return told

@@ -15,6 +15,8 @@ from battery.analyse.foreign.reading.taken import Run, Taken, moment
 
 _KEYS = ("completed", "num_prompts", "duration", "total_input_tokens", "total_output_tokens")
 
+_SETTINGS = ("backend", "model_id", "tokenizer_id", "burstiness")
+
 
 def recognises(found: Document) -> bool:
     """Whether every object is a result of vLLM's; SGLang's counts its tokens a second time."""
@@ -39,6 +41,7 @@ def _run(node: Node) -> Run:
         node,
         failed.count() if failed else None,
         moment(date.text(), "%Y%m%d-%H%M%S") if date else None,
+        _SETTINGS,
     )
     missing = node["num_prompts"].count() - (told.requests or 0)
     if told.failed is not None or missing <= 0:

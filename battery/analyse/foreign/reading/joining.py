@@ -15,6 +15,7 @@ import msgspec
 
 from battery.analyse.foreign.reading import levelling
 from battery.analyse.foreign.reading.recognise import Found
+from battery.analyse.foreign.reading.settings import differences
 from battery.analyse.foreign.reading.taken import UNTOLD, Load, Run, Value
 from battery.analyse.foreign.rows import Row, Sheet, Source, Unmeasured
 from battery.analyse.rows import MEASURES
@@ -63,7 +64,9 @@ def join(found: Sequence[Found], arms: Sequence[str] = ()) -> Sheet:
             dict.fromkeys([
                 *(note for one in found for note in one.taken.notes),
                 *(f"arm {one.arm}: {note}" for one in placed for note in one.run.notes),
-                *_versions(found), *left_out, *levelled, *_lengths(placed), *_shorter(placed), *_failed(placed),
+                *_versions(found),
+                *differences([(one.arm, one.run.settings) for one in placed]),
+                *left_out, *levelled, *_lengths(placed), *_shorter(placed), *_failed(placed),
             ])
         ),
     )  # fmt: skip

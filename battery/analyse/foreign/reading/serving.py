@@ -15,6 +15,7 @@ from datetime import datetime
 import msgspec
 
 from battery.analyse.foreign.reading.document import Node, agree, mean
+from battery.analyse.foreign.reading.settings import made_with
 from battery.analyse.foreign.reading.taken import Load, Run, Value, nothing
 from battery.ledger.errors import InputError
 
@@ -25,21 +26,25 @@ _AT_ONCE = 1e-5
 """Seconds a token below which an answer came in one piece: it was not streamed."""
 
 
-def run(node: Node, failed: int | None, started: datetime | None = None) -> Run:
-    """One result: its requests where they are told, else their means."""
+def run(
+    node: Node, failed: int | None, started: datetime | None = None, settings: Sequence[str] = ()
+) -> Run:
+    """One result: its requests where they are told, else their means; `settings`: keys of how it was made."""
+    made = made_with(node, settings)
     completed = node["completed"].count()
     if not completed:
         raise nothing(node.at, failed)
     load = load_of(node)
     if node.has(*DETAILS):
-        return _requests(node, load, started)
+        return _requests(node, load, started, made)
     whole = _in_one_piece(node, completed)
     values = tuple(_means(node, completed, whole))
     if not values:
         raise nothing(node.at, failed)
     _one_at_a_time(node, load, completed)
     return Run(
-        load=load, started=started, values=values, requests=completed, failed=failed, notes=(WHOLE,) if whole else ()
+        load=load, started=started, values=values, requests=completed, failed=failed, settings=made,
+        notes=(WHOLE,) if whole else (),
     )  # fmt: skip
 
 
@@ -80,11 +85,15 @@ def _means(node: Node, completed: int, whole: bool) -> Iterator[Value]:
     for metric, key in (
         ("ttft", "mean_ttft_ms"), ("tpot", "mean_tpot_ms"), ("e2e", "mean_e2el_ms"), ("e2e", "mean_e2e_latency_ms"),
     ):  # fmt: skip
-        told = node.get(key)
-        if told is None or told.number() == 0 or (whole and metric != "e2e"):
+        figure = node.get(key)
+        if figure is None or figure.number() == 0 or (whole and metric != "e2e"):
             continue
         yield Value(
-            metric=metric, value=told.positive() / 1e3, context=context, tokens=tokens, n=completed
+            metric=metric,
+            value=figure.positive() / 1e3,
+            context=context,
+            tokens=tokens,
+            n=completed,
         )
 
 
@@ -116,7 +125,7 @@ def _one_at_a_time(node: Node, load: Load, completed: int) -> None:
         )
 
 
-def _requests(node: Node, load: Load, started: datetime | None) -> Run:
+def _requests(node: Node, load: Load, started: datetime | None, made: dict[str, str]) -> Run:
     """Every request that ended well, and how many others there are."""
     kept, lost = _kept(node)
     if not kept:
@@ -127,7 +136,7 @@ def _requests(node: Node, load: Load, started: datetime | None) -> Run:
     whole = sum(one.whole for one in kept)
     values = tuple(value for one in kept for value in one.values(context, load))
     return Run(
-        load=load, started=started, values=values, requests=len(kept), failed=lost, lengths=lengths,
+        load=load, started=started, values=values, requests=len(kept), failed=lost, lengths=lengths, settings=made,
         notes=(f"{WHOLE} ({whole} of {len(kept)} requests)",) if whole else (),
     )  # fmt: skip
 
@@ -170,8 +179,8 @@ def _kept(node: Node) -> tuple[list[_Request], int]:
     columns = {key: node[key].items() for key in DETAILS}
     counts = {key: len(column) for key, column in columns.items()}
     if len(set(counts.values())) != 1:
-        told = ", ".join(f"{count} {key}" for key, count in counts.items())
-        raise InputError(f"{node.at}: {told}: every request has one of each")
+        each = ", ".join(f"{count} {key}" for key, count in counts.items())
+        raise InputError(f"{node.at}: {each}: every request has one of each")
     errors = node.get("errors")
     broken = [bool(one.value) for one in errors.items()] if errors else []
     kept = []

@@ -68,6 +68,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     lengths: tuple[int, ...] = ()
     """Prompt tokens of the single requests, where they are told."""
     notes: tuple[str, ...] = ()
+    settings: dict[str, str] = {}
+    """How it was made, by the file's own word: `settings.made_with`."""
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
