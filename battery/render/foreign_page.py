@@ -84,7 +84,7 @@ def _levels(levels: Sequence[Level]) -> str:
         "context",
         "arm",
         "unit",
-        "mean",
+        "geometric mean",
         "smallest",
         "largest",
         "rounds",

@@ -19,7 +19,11 @@ def sheet(rows: dict[Key, tuple[float, int | None]], columns: tuple[str, ...] = 
         sources=(Source(name="a.json", sha256="1" * 64, format="made", arms=("A",), requests=3, failed=0),),
         columns=columns,
         rows=tuple(
-            Row(line=1, arm=arm, context=context, seed=seed, round=turn, metric=metric, value=value, tokens=tokens)
+            Row(
+                # every round in a file of its own
+                line=int(turn[-1]) if turn else 1,
+                arm=arm, context=context, seed=seed, round=turn, metric=metric, value=value, tokens=tokens,
+            )
             for (arm, context, seed, turn, metric), (value, tokens) in rows.items()
         ),
         unmeasured=(Unmeasured(metric="e2e", format="made", why="it keeps no time of whole requests"),),

@@ -25,7 +25,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     estimates: Estimates
     claim: float | None
     launches: bool = False
-    """Whether a round is known to be one launch, as a file of another tool is."""
+    """Whether the rows came out of files of another tool, each of which is taken for one launch."""
 
     @property
     def share_lost(self) -> float:
@@ -35,8 +35,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def one_launch(self) -> bool:
-        """Whether all pairs are of one launch of each arm, so that what differs between launches is in no interval."""
-        return self.launches and len(self.labels("round")) == 1
+        """Whether all values of an arm are of one file, so that what differs between launches is in no interval.
+
+        Several runs of one file are rounds, but nothing tells that the server was started again between them.
+        """
+        sides = (
+            {pair.control.line for pair in self.pairs},
+            {pair.candidate.line for pair in self.pairs},
+        )
+        return self.launches and any(len(files) == 1 for files in sides)
 
     def labels(self, basis: Basis) -> list[str]:
         """The seeds or rounds of the pairs, each once."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from battery.analyse.foreign.case import Case
 from battery.analyse.foreign.estimates import BASES, Contrast, Estimates
 from battery.analyse.foreign.lengths import BEFORE_THE_FIRST, Lengths, unequal
@@ -31,7 +33,7 @@ def notes(sheet: Sheet) -> tuple[str, ...]:
     else:
         found.append(
             "every file is taken for one launch of its arm; files that were written while one server stayed up share a"
-            " launch, and the interval by round is then too narrow"
+            " launch, as do the runs of one file, and the interval by round is then too narrow"
         )
     found.append(
         "a verdict rests on the wider of the interval by seed and the interval by round; Holm runs over the contexts of"
@@ -109,8 +111,8 @@ def _seeds(case: Case) -> list[str]:
         return ["seeds are not told for every pair: whether prompts return in every round cannot be seen, and if they"
                 " do the interval is too narrow"]  # fmt: skip
     seeds = case.labels("seed")
-    times = {seed: sum(pair.control.seed == seed for pair in case.pairs) for seed in seeds}
-    again = [seed for seed, count in times.items() if count > 1]
+    times = Counter(pair.control.seed for pair in case.pairs)
+    again = [seed for seed in seeds if times[seed] > 1]
     if not again:
         return []
     rounds, naive, clustered = case.labels("round"), case.estimates.naive, case.estimates.by_seed

@@ -2,7 +2,7 @@
 
 The verdict is `stats.judge`'s on the wider of the interval by seed and the interval by round. Six blocks are not asked
 for, since whoever published the data cannot be asked for more; how few units there are is the first warning instead.
-Two are: files of other tools, one for each arm, decide nothing. Their requests share a launch, so the interval over
+Two are: one file of an arm, whatever runs it holds, decides nothing. Its requests share a launch, so the interval over
 them leaves out what launches vary; of two equal arms on a busy machine it found one 35 % [17, 50] quicker.
 """
 
@@ -28,7 +28,7 @@ from battery.ledger.plan import Margins
 from battery.ledger.strict import nearest
 
 _ONE_LAUNCH = (
-    "one launch of each arm: what differs between two launches of one arm is in no interval; files of further launches"
+    "one launch of an arm: what differs between two launches of one arm is in no interval; files of further launches"
     " would be rounds"
 )
 FEWEST_UNITS = 2

@@ -182,11 +182,29 @@ def test_one_launch_of_each_arm_decides_nothing() -> None:
     files = [file("a", prompts(70)), file("c", prompts(84))]
     (only,) = analyse(join(files)).comparisons
     assert (only.verdict, only.qualifier) == ("undecided", "") and only.low and only.low > 1.19
-    assert only.why.startswith("one launch of each arm: what differs between two launches")
+    assert only.why.startswith("one launch of an arm: what differs between two launches")
     more = [*files, file("a2", prompts(70.2)), file("c2", prompts(84.1))]
     (both,) = analyse(join(more, ["a", "c", "a", "c"])).comparisons
     assert (both.verdict, both.qualifier, both.pairs) == ("faster", "by at least 2 %", 16)
     assert both.method.startswith("by round") and both.independent_units == 2
+
+
+def test_runs_of_one_file_are_rounds_and_no_launches() -> None:
+    rates = (70, 70.2, 69.9)
+    a, c = (
+        file(arm, *(run(value(rate * by)) for rate in rates))
+        for arm, by in (("a", 1), ("c", 1.2001))
+    )
+    (only,) = analyse(join([a, c])).comparisons
+    assert only.pairs == 3 and only.verdict == "undecided"
+    # three launches of one arm do not make up for the one of the other
+    single = [file(f"a{place}", run(value(rate))) for place, rate in enumerate(rates)]
+    c = file(
+        "c", *(run(value(rate * by)) for rate, by in zip(rates, (1.2, 1.201, 1.199), strict=True))
+    )
+    (only,) = analyse(join([*single, c], ["a", "a", "a", "c"])).comparisons
+    assert only.pairs == 3 and only.why.startswith("one launch of an arm")
+    assert any("as do the runs of one file" in note for note in analyse(join([a, c])).notes)
 
 
 def test_means_of_one_launch_each_are_not_comparable() -> None:
