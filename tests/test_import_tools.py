@@ -136,6 +136,38 @@ def test_wrong_input_ends_with_2_in_one_line(call: Callable[..., Said], tmp_path
         assert len(done.stderr.splitlines()) == 1
 
 
+CUT = (FOLDER / "guidellm" / "A.json").read_text()[:4000]
+
+
+@pytest.mark.parametrize(
+    "text, complaint",
+    [
+        ("", "it is empty"),
+        (CUT, "was it cut while it was written or copied?"),
+        ('{"n_prompt": 8, "n_gen": 0, "avg_ts": 1, "build_commit": "a", "samples_ts": [NaN]}', "nan is no measured"),
+        ('[{"n_prompt": "8", "n_gen": 0, "avg_ts": 1, "build_commit": "a"}]', "n_prompt: a text where a number is due"),
+        ('{"latency_mode": "none", "prefix_caching_enabled": false, "benchmarks": []}', "'timestamp' is missing"),
+        ('{"completed": 1, "num_prompts": 1, "duration": NaN, "total_input_tokens": 1, "total_output_tokens": 1,'
+         ' "mean_ttft_ms": 1e400, "max_concurrency": 1}', "mean_ttft_ms: inf is no measured value"),
+        ("arm,context,seed,round,metric,value,tokens\nA,1,1,1,decode,nan,1\n", ":2: value 'nan' is no number"),
+    ],
+    ids=["empty", "cut", "nan", "type", "list", "infinite", "csv"],
+)  # fmt: skip
+def test_a_file_that_is_wrong_ends_with_2_and_no_traceback(
+    call: Callable[..., Said], tmp_path: Path, text: str, complaint: str
+) -> None:
+    (tmp_path / "wrong").write_text(text)
+    done = call("wrong", "--json", "--report", "page.md")
+    assert (done.returncode, done.stdout) == (2, "") and complaint in done.stderr
+    assert done.stderr.startswith("battery: wrong") and len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "page.md").exists()
+
+
+def test_a_page_is_put_where_it_was_asked_for(call: Callable[..., Said], tmp_path: Path) -> None:
+    done = call(*pair("vllm", "A.json"), "--json", "--report", "to/here/page.md")
+    assert done.returncode == 0 and (tmp_path / "to" / "here" / "page.md").is_file()
+
+
 def test_a_csv_has_a_page_too(call: Callable[..., Said], tmp_path: Path) -> None:
     done = call(str(FOLDER / "interleave-16k.csv"), "--claim", "15.1", "--report", "page.md")
     assert done.returncode == 0 and done.stdout.splitlines()[-1] == "page.md"

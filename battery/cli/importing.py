@@ -12,6 +12,7 @@ import typer
 
 from battery.cli.options import app, out
 from battery.cli.reading import refuse, told_violations
+from battery.ledger.disk import replace
 from battery.ledger.errors import InputError
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def import_(
         for line in told.lines(found):
             out().print(line, markup=False)
     if report is not None:
-        report.write_text(page.page(found), encoding="utf-8")
+        replace(report, page.page(found).encode())
         if not as_json:
             out().print(str(report), markup=False)
         refuse(told_violations(report, None))
