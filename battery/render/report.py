@@ -42,12 +42,16 @@ def write_report(findings: Findings, reports_dir: Path) -> list[Path]:
 
 def markdown(findings: Findings) -> str:
     """The whole page."""
-    sections: tuple[Callable[[Findings], str], ...] = (
+    return "\n\n".join(sections(findings)) + "\n"
+
+
+def sections(findings: Findings) -> list[str]:
+    """The page in its parts: the head, then each section with its heading, those that say nothing left out."""
+    every: tuple[Callable[[Findings], str], ...] = (
         _head, _results, _long, _interleaved, speculation.section, workloads.section, _method, _switches, _quality,
         _validity, _again,
     )  # fmt: skip
-    parts = [part.strip() for section in sections if (part := section(findings))]
-    return "\n\n".join(parts) + "\n"
+    return [part.strip() for section in every if (part := section(findings))]
 
 
 def _chart(findings: Findings, key: str) -> str:
