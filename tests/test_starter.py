@@ -55,7 +55,9 @@ def test_what_stands_in_comments_loads_too(tmp_path: Path) -> None:
         path = tmp_path / name
         text = re.sub(r"^# (?=\[|\w+ = )", "", path.read_text(), flags=re.M)
         assert text != path.read_text()
-        path.write_text(text.replace("[switches]\nmy_switch = true\n", "") if "fast" in name else text)  # fmt: skip
+        path.write_text(
+            text.replace("[switches]\nmy_switch = true\n", "") if "fast" in name else text
+        )
     assert load_arm("mine", tmp_path / "arms").env
     assert load_plan("first", tmp_path / "plans").bars[0].at_least == 0.03
 
@@ -83,7 +85,9 @@ def test_it_writes_once_and_says_what_to_do(
     assert said.returncode == 0 and "wrote" not in said.stdout and "cd " not in said.stdout
     assert said.stdout.count(", which is there already") == len(wanted)
     assert (made / "arms" / "mine.toml").read_text() == "of the user's own\n"
-    assert (made / "plans" / "first.toml").is_symlink() and not (made / "plans" / "nowhere.toml").exists()  # fmt: skip
+    assert (made / "plans" / "first.toml").is_symlink() and not (
+        made / "plans" / "nowhere.toml"
+    ).exists()
 
 
 def test_a_file_in_the_place_of_a_folder_is_told(tmp_path: Path, say: Callable[..., Said]) -> None:
@@ -117,36 +121,59 @@ def installed(folder: Path) -> Path:
     assert {f"battery/starter/{name.removeprefix('.')}" for name in NAMES} <= names
     venv.create(folder / "venv", with_pip=True)
     (library,) = (folder / "venv").glob("lib/python*/site-packages")
-    # a path file in a path file is not followed, so the checkout that is installed here is not found through it
-    (library / "others.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
     python = folder / "venv" / "bin" / "python"
-    line = [str(python), "-m", "pip", "install", "-q", "--no-deps", "--no-index", "--disable-pip-version-check", "--force-reinstall", str(wheel)]  # fmt: skip
+    line = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        "--disable-pip-version-check",
+        str(wheel),
+    ]
     done = subprocess.run(line, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr
+    # a path file in a path file is not followed, so the checkout that is installed here is not found through it
+    (library / "others.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
     return python.parent
 
 
 def test_a_campaign_from_an_installed_wheel(tmp_path: Path) -> None:
     bin = installed(tmp_path)
     project = tmp_path / "project"
-    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}  # fmt: skip
+    kept = {
+        key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")
+    }
     kept["BATTERY_LOCK"] = str(tmp_path / "battery.lock")
 
     def battery(*words: str, at: Path = project) -> str:
         done = subprocess.run(
-            [str(bin / "battery"), *words], cwd=at, env=kept, capture_output=True, text=True, timeout=120,
-        )  # fmt: skip
+            [str(bin / "battery"), *words],
+            cwd=at,
+            env=kept,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     where = subprocess.run(
         [str(bin / "python"), "-c", "import battery; print(battery.__file__)"],
-        cwd=tmp_path, env=kept, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env=kept,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert Path(where.stdout.strip()).is_relative_to(tmp_path), "the wheel is what runs"
     assert "next:" in battery("init", "project", at=tmp_path)
     arm = project / "arms" / "mine.toml"
-    words = json.dumps(["{python}", str(ENGINE), "--port", "{port}", "--model", "{model}", "{switches}"])  # fmt: skip
+    words = json.dumps(
+        ["{python}", str(ENGINE), "--port", "{port}", "--model", "{model}", "{switches}"]
+    )
     arm.write_text(re.sub(r"^command = .*$", f"command = {words}", arm.read_text(), flags=re.M))
     fast = project / "arms" / "mine-fast.toml"
     fast.write_text(fast.read_text().replace("my_switch", "prompt_lookup"))
@@ -154,7 +181,9 @@ def test_a_campaign_from_an_installed_wheel(tmp_path: Path) -> None:
         'why = "Two short blocks."\nladder = [64]\nblocks = 2\n[sampler]\nmax_tokens = 8\nmin_tokens = 8\n'
         "[gate]\nwait_s = 5\nmax_busy = 1.0\nmax_pressure = 1.0\nmax_steal = 1.0\ncalibration = 5.0\nbaseline_s = 0\n"
     )
-    assert "mine mine-fast | mine-fast mine" in battery("plan", "--arms", "mine,mine-fast", "--plan", "first")  # fmt: skip
+    assert "mine mine-fast | mine-fast mine" in battery(
+        "plan", "--arms", "mine,mine-fast", "--plan", "first"
+    )
     said = battery("run", "--arms", "mine,mine-fast", "--plan", "tiny", "--campaign", "c", "--json")
     assert json.loads(said.splitlines()[-1])["outcomes"] == {"ok": 8}
     assert (project / "charts" / "c" / "decode.svg").is_file()

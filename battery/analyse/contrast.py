@@ -127,8 +127,8 @@ def _refused(names: tuple[str, str], one: Findings, other: Findings) -> list[str
 
 def _settings(one: Findings, other: Findings) -> Iterator[Setting]:
     """What differs in plan, arms, models, engines, machine and battery, part by part."""
-    plans = (msgspec.to_builtins(each.plan) for each in (one, other))
-    yield from _unlike("plan", *plans, leave=("why",))
+    here, there = (msgspec.to_builtins(each.plan) for each in (one, other))
+    yield from _unlike("plan", here, there, leave=("why",))
     for name in ("control", "candidates", "screen", "seed", "status", "blocks_complete"):
         yield from _unlike("campaign", {name: getattr(one, name)}, {name: getattr(other, name)})
     for arm in one.arms:

@@ -32,7 +32,7 @@ def _next(folder: Path, engine: bool) -> list[str]:
     steps = [
         ("battery doctor", "what can be measured and gated on this machine"),
         (f"battery plan --arms {arms} --plan {starter.PLAN}", "the order in which it would run; starts nothing"),
-        (f"battery run --arms {arms} --plan {starter.PLAN}", "measure, then charts and report; Ctrl-C stops it, the same command goes on"),
+        (f"battery run --arms {arms} --plan {starter.PLAN}", "measure, then charts and report; resumes after Ctrl-C"),
         ("battery verify", "re-derive every figure from the receipts"),
     ]  # fmt: skip
     if folder != Path():
@@ -45,7 +45,7 @@ def _next(folder: Path, engine: bool) -> list[str]:
         own = "arms/mine.toml and arms/mine-fast.toml are for a server of your own: fill in their command first"
     else:
         own = (
-            "fill in the command of arms/mine.toml first; switchboard, the engine of arms A and C, is not installed here"
-            " (the extra mlx), so these were left out"
+            "fill in the command of arms/mine.toml first; switchboard, the engine of arms A and C, is not installed"
+            " here (the extra mlx), so these were left out"
         )
     return [*lines, "", own]

@@ -32,7 +32,7 @@ _PER_MEMBER = 2**10
 """Bytes of an archive's directory that one member takes, at most."""
 _CHUNK = 2**20
 _SMALL, _RATIO = 2**20, 200
-"""Files above `_SMALL` bytes that pack to less than one in `_RATIO` are no evidence: JSON and SVG pack to one in 5 to 30."""
+"""Files above `_SMALL` that pack to less than one in `_RATIO` are no evidence: JSON and SVG pack to 1 in 5 to 30."""
 
 
 class Found(NamedTuple):
@@ -46,7 +46,7 @@ class Found(NamedTuple):
 def members(root: Path, campaign: str) -> dict[str, Path]:
     """The files of a campaign by their names in an archive.
 
-    InputError where it is not finished or was not reported; ReceiptError where its files are not those that were sealed.
+    InputError where it is not finished or not reported; ReceiptError where its files are not those that were sealed.
     """
     store = Campaign(root / "receipts" / campaign)
     sealed = store.sealed()
@@ -126,7 +126,7 @@ def unpack(path: Path, folder: Path) -> None:
 
 
 def _bounded(path: Path, file: io.BufferedReader) -> None:
-    """ReceiptError for an archive whose list of members alone would fill the memory: it is read before anything else."""
+    """ReceiptError for an archive whose list of members would fill the memory: it is read before anything else."""
     size = file.seek(0, io.SEEK_END)
     if size > MOST_TOTAL:
         raise ReceiptError(
@@ -138,7 +138,9 @@ def _bounded(path: Path, file: io.BufferedReader) -> None:
     if end < 0:
         raise zipfile.BadZipFile("it has no directory")
     (listed,) = struct.unpack_from("<L", tail, end + 12)
-    if b"PK\x06\x07" in tail:  # a hundred thousand members need the longer record, and then its field counts
+    if (
+        b"PK\x06\x07" in tail
+    ):  # a hundred thousand members need the longer record, and then its field counts
         longer = tail.index(b"PK\x06\x06") if b"PK\x06\x06" in tail else len(tail)
         (listed,) = struct.unpack_from("<Q", tail, longer + 40)
     if listed > MOST_MEMBERS * _PER_MEMBER:

@@ -57,8 +57,8 @@ def commit_of(word: str, root: Path) -> str | None:
 def extract(commit: str, root: Path, folder: Path) -> None:
     """Write receipts/, charts/ and reports/ of a commit below an empty folder; ReceiptError for what is no plain file.
 
-    `root` is the folder in the repository that they lie in. Names and sizes are held against the rules of ledger.intake:
-    a revision of somebody's pull request is as untrusted as an archive.
+    `root` is the folder in the repository that they lie in. Names and sizes are held against the rules of
+    ledger.intake: a revision of somebody's pull request is as untrusted as an archive.
     """
     intake = Intake(f"revision {commit[:12]}", folder)
     blobs = _listed(commit, root)
@@ -78,7 +78,7 @@ def extract(commit: str, root: Path, folder: Path) -> None:
 
 
 def _object(stream: IO[bytes], blob: _Blob, intake: Intake) -> bytes:
-    """The bytes of one blob as `cat-file --batch` sends them: a line with hash, type and size, the bytes, a line end."""
+    """The bytes of one blob as `cat-file --batch` sends them: a line of hash, type and size, the bytes, a line end."""
     told = stream.readline().split()
     if len(told) != 3 or told[1] != b"blob" or int(told[2]) != blob.size:
         raise intake.refuse(blob.name, "is not in the repository's objects (a partial clone?)")

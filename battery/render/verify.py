@@ -19,6 +19,7 @@ from battery.ledger.errors import PlanError, ReceiptError
 from battery.ledger.plan import check
 from battery.ledger.store import HEADER, Campaign, ended_by_rule, pretty
 from battery.render import verify_quality, verify_receipts
+from battery.render.chart import Chart
 from battery.render.charts import MANIFEST, draw, manifest
 from battery.render.lint.check import lint
 from battery.render.problem import Problem, limited
@@ -27,15 +28,24 @@ from battery.render.report import markdown
 __all__ = ["PAGES", "Page", "Problem", "differing", "verify"]
 
 
+Drawn = dict[str, tuple[Chart, bytes]]
+
+
 class Page(NamedTuple):
     """A kind of page in reports/: its ending, how it is rendered, and whether every campaign has one."""
 
     suffix: str
-    render: Callable[[Findings], str]
+    render: Callable[[Path, Findings, Drawn], str]
+    """From a campaign's receipts, its findings and its charts."""
     needed: bool
 
 
-PAGES: tuple[Page, ...] = (Page(".md", markdown, True),)
+def _markdown(folder: Path, findings: Findings, drawn: Drawn) -> str:
+    """The Markdown page, for which findings are enough."""
+    return markdown(findings)
+
+
+PAGES: tuple[Page, ...] = (Page(".md", _markdown, True),)
 """Every kind of page; each that is there is compared byte by byte with a new rendering."""
 _ODD = (ValueError, LookupError, ArithmeticError, TypeError, RecursionError)
 """What receipts that nobody measured can make of an analysis; they come from anywhere, and do not hold then."""
@@ -53,27 +63,35 @@ def verify(root: Path, campaign: str) -> list[Problem]:
                 remedy="check the name, or restore the folder",
             )
         ]
-    place = f"receipts/{campaign}"
+    place, restore = f"receipts/{campaign}", "restore it from version control"
+    found: list[Problem] = []
     try:
+        found += verify_receipts.fixed(store)
         check(store.header().plan, f"{HEADER} plan")
         findings = analyse(store.folder)
-        found = [
-            *verify_receipts.problems(store, ended_by_rule(store) or findings.asked),
-            *(Problem(place=where, what=what, remedy=how) for where, what, how in verify_quality.problems(store)),
-        ]  # fmt: skip
+        receipts, complaints = store.readable()
+        read = verify_receipts.Read(receipts, complaints, store.chain())
+        found += verify_receipts.problems(store, read, ended_by_rule(store) or findings.asked)
+        found += [
+            Problem(place=where, what=what, remedy=remedy)
+            for where, what, remedy in verify_quality.problems(store)
+        ]
+        return [*found, *_derived(findings, root, store.folder)]
     except (ReceiptError, PlanError) as broken:
-        what = str(broken).replace(f"{store.folder}/", "")
-        return [Problem(place=place, what=what, remedy="restore it from version control")]
+        told = str(broken).replace(f"{store.folder}/", "")
     except _ODD as odd:
-        what = f"no analysis can be made of it ({type(odd).__name__}: {odd})"
-        return [Problem(place=place, what=what, remedy="restore it from version control")]
-    reports = root / "reports"
-    return [
-        *found,
-        *_figures(findings, reports / f"{campaign}.json"),
-        *(problem for kind in PAGES for problem in _page(findings, reports / f"{campaign}{kind.suffix}", kind)),
-        *_charts(findings, root / "charts" / campaign),
-    ]  # fmt: skip
+        told = f"no report can be made of it ({type(odd).__name__}: {odd})"
+    return [*found, Problem(place=place, what=told, remedy=restore)]
+
+
+def _derived(findings: Findings, root: Path, folder: Path) -> list[Problem]:
+    """What follows from the receipts and is not as it would be made now: figures, pages, charts."""
+    reports, name = root / "reports", folder.name
+    found = _figures(findings, reports / f"{name}.json")
+    drawn = draw(findings)
+    for kind in PAGES:
+        found += _page(findings, reports / f"{name}{kind.suffix}", kind, folder, drawn)
+    return [*found, *_charts(findings, root / "charts" / name, drawn)]
 
 
 def _figures(findings: Findings, path: Path) -> list[Problem]:
@@ -132,7 +150,7 @@ def _short(value: Any) -> str:
     return told if len(told) <= 60 else f"{told[:57]}…"
 
 
-def _page(findings: Findings, path: Path, kind: Page) -> list[Problem]:
+def _page(findings: Findings, path: Path, kind: Page, folder: Path, drawn: Drawn) -> list[Problem]:
     """Lines of a committed page that are not what the findings give; of Markdown also what no report may say."""
     place, remedy = f"reports/{path.name}", "render the report again; edit its text nowhere else"
     if not path.is_file():
@@ -140,7 +158,7 @@ def _page(findings: Findings, path: Path, kind: Page) -> list[Problem]:
             place=place, what="there is no such file", remedy="render the report and commit it"
         )
         return [missing] if kind.needed else []
-    data, wanted = path.read_bytes(), kind.render(findings).encode()
+    data, wanted = path.read_bytes(), kind.render(folder, findings, drawn).encode()
     if data == wanted:
         return _linted(findings, path) if kind.suffix == ".md" else []
     pairs = zip_longest(
@@ -174,10 +192,9 @@ def _lines(left: str, right: str) -> str:
     return f"says “…{left[begin : start + 40]}…”, the receipts give “…{right[begin : start + 40]}…”"
 
 
-def _charts(findings: Findings, folder: Path) -> Iterator[Problem]:
+def _charts(findings: Findings, folder: Path, made: Drawn) -> Iterator[Problem]:
     """Charts whose bytes, or whose manifest, are not what the findings give."""
     place, remedy = f"charts/{folder.name}", "render the charts again"
-    made = draw(findings)
     for key, (_, data) in made.items():
         path = folder / f"{key}.svg"
         if not path.is_file():

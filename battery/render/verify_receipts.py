@@ -6,7 +6,7 @@ Read from the files as they lie there: no index, no earlier analysis.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,7 @@ from battery.ledger.store import (
     SEAL,
     Campaign,
     Header,
+    Seal,
     check_pool,
     complete_blocks,
     pretty,
@@ -25,7 +26,9 @@ from battery.ledger.store import (
 from battery.render.problem import Problem, limited
 
 _RESTORE = "restore it from version control"
-_APART = "restore it, or measure the block again: arms that were sent other requests cannot be compared"
+_APART = (
+    "restore it, or measure the block again: arms that were sent other requests cannot be compared"
+)
 _SAMPLER = ("temperature", "top_p", "top_k", "max_tokens", "min_tokens")
 
 
@@ -44,16 +47,29 @@ class _Prompts(msgspec.Struct, frozen=True):
     prompts: tuple[_Sized, ...]
 
 
-def problems(store: Campaign, blocks: int) -> Iterator[Problem]:
+class Read(NamedTuple):
+    """A campaign's files as they were just read, every byte of them."""
+
+    receipts: list[Receipt]
+    complaints: list[str]
+    chain: Seal
+
+
+def problems(store: Campaign, read: Read, blocks: int) -> Iterator[Problem]:
     """Everything about a campaign's own files that does not hold; its first `blocks` blocks must be whole."""
     header = store.header()
     where = f"receipts/{store.folder.name}"
-    yield from _seal(store)
-    receipts, complaints = store.readable()
+    receipts, complaints = read.receipts, read.complaints
+    yield from _seal(store, read.chain)
     for complaint in complaints:
         # the folder may be a temporary one: a place is told from receipts/ on
         yield Problem(place=where, what=complaint.replace(f"{store.folder}/", ""), remedy=_RESTORE)
-    yield from _schema(receipts, header, where)
+    if odd := [one.sequence for one in receipts if one.schema != SCHEMA]:
+        yield Problem(
+            place=where,
+            what=f"{len(odd)} receipt(s), the first {odd[0]}, are of a schema that this battery does not read",
+            remedy="read it with the battery that wrote it",
+        )
     yield from _pooled(receipts, header, where)
     yield from _cells(receipts, header, blocks, where)
     named = {
@@ -73,8 +89,8 @@ def _pairs(store: Campaign, receipts: list[Receipt], broken: bool) -> Iterable[t
     return [(numbered[one.sequence], one) for one in receipts if one.sequence in numbered]
 
 
-def _seal(store: Campaign) -> Iterator[Problem]:
-    """Files that are not what was sealed."""
+def _seal(store: Campaign, now: Seal) -> Iterator[Problem]:
+    """Files that are not what was sealed; `now` is the chain over them as they are."""
     where = f"receipts/{store.folder.name}"
     sealed = store.sealed()
     if sealed is None:
@@ -84,7 +100,6 @@ def _seal(store: Campaign) -> Iterator[Problem]:
             remedy="finish it; the last block seals it",
         )
         return
-    now = store.chain()
     for name, digest in sealed.files.items():
         if name not in now.files:
             yield Problem(
@@ -106,14 +121,14 @@ def _seal(store: Campaign) -> Iterator[Problem]:
         yield Problem(place=f"{where}/{SEAL}", what=what, remedy=_RESTORE)
 
 
-def _schema(receipts: list[Receipt], header: Header, where: str) -> Iterator[Problem]:
-    """Header and receipts of another schema than this battery's, and a header of another campaign or plan."""
-    newer = "read it with the battery that wrote it"
+def fixed(store: Campaign) -> Iterator[Problem]:
+    """What in a campaign's header does not hold: its schema, whose it is, and the digests of plan and arms."""
+    header, where = store.header(), f"receipts/{store.folder.name}"
     if header.schema != SCHEMA:
         yield Problem(
             place=f"{where}/{HEADER} schema",
             what=f"is {header.schema}, this battery reads {SCHEMA}",
-            remedy=newer,
+            remedy="read it with the battery that wrote it",
         )
     if header.campaign != where.removeprefix("receipts/"):
         yield Problem(
@@ -122,9 +137,10 @@ def _schema(receipts: list[Receipt], header: Header, where: str) -> Iterator[Pro
             remedy="give the folder the name that its receipts have",
         )
     if header.plan_digest != header.plan.digest:
+        digests = f"{header.plan.digest[:16]}…, not {header.plan_digest[:16]}…"
         yield Problem(
             place=f"{where}/{HEADER} plan_digest",
-            what=f"the plan is not the one its digest names ({header.plan.digest[:16]}…, not {header.plan_digest[:16]}…)",
+            what=f"the plan is not the one its digest names ({digests})",
             remedy=_RESTORE,
         )
     for arm in header.arms:
@@ -135,12 +151,6 @@ def _schema(receipts: list[Receipt], header: Header, where: str) -> Iterator[Pro
                 what="there is none",
                 remedy=_RESTORE,
             )
-    if odd := [one.sequence for one in receipts if one.schema != SCHEMA]:
-        yield Problem(
-            place=where,
-            what=f"{len(odd)} receipt(s), the first {odd[0]}, are of a schema that this battery does not read",
-            remedy=newer,
-        )
 
 
 def _pooled(receipts: list[Receipt], header: Header, where: str) -> Iterator[Problem]:
@@ -235,7 +245,9 @@ def _prompts(
         place = named.get(receipt.sequence, where)
         wanted = sized.get((receipt.cell.rung, receipt.cell.seed))
         if wanted is None:
-            what = f"no prompt of {receipt.cell.rung:,} tokens and seed {receipt.cell.seed} was sized"
+            what = (
+                f"no prompt of {receipt.cell.rung:,} tokens and seed {receipt.cell.seed} was sized"
+            )
             yield Problem(place=f"{place} cell", what=what, remedy=_RESTORE)
             continue
         pairs = (("prompt_digest", wanted.digest), ("prompt_tokens", wanted.tokens))

@@ -42,8 +42,9 @@ def test_it_is_welchs_test() -> None:
     dice = np.random.default_rng(4)
     one, other = dice.normal(0.05, 0.01, 6), dice.normal(0.07, 0.04, 12)
     means = [
-        contrasting._Mean(float(x.mean()), float(x.var(ddof=1)) / x.size, x.size) for x in (one, other)
-    ]  # fmt: skip
+        contrasting._Mean(float(x.mean()), float(x.var(ddof=1)) / x.size, x.size)
+        for x in (one, other)
+    ]
     found = contrasting._apart(*means, margin=0.02, alpha=0.05)
     wanted = scipy_stats.ttest_ind(other, one, equal_var=False)
     interval = wanted.confidence_interval(0.95)
@@ -99,9 +100,10 @@ def test_one_way_is_the_other_turned_round(first: Findings, tmp_path: Path) -> N
 def test_what_differs_is_told_by_part_and_field(first: Findings, tmp_path: Path) -> None:
     def other(receipt: Any) -> Any:
         return msgspec.structs.replace(
-            receipt, versions={**receipt.versions, "engine": {"mlx": "0.33.0"}},
+            receipt,
+            versions={**receipt.versions, "engine": {"mlx": "0.33.0"}},
             model={"name": "small", "digest": ("e" if receipt.cell.arm == "C" else "d") * 64},
-        )  # fmt: skip
+        )
 
     second = campaign(tmp_path, "second", 2, change=other, env={"C": {"THREADS": "4"}})
     second = msgspec.structs.replace(second, machine={"cpu": "Other", "cores_logical": 2})
@@ -128,23 +130,23 @@ def test_every_reason_not_to_pool(first: Findings, tmp_path: Path) -> None:
     second = campaign(tmp_path, "second", 2)
     for other, why in (
         (changed(second, workload="edit"), "workload prose, not edit"),
-        (changed(second, sampler=Sampler(temperature=0.0, max_tokens=48, min_tokens=16)),
-         "another sampler: temperature 0.7, not 0.0"),
+        (
+            changed(second, sampler=Sampler(temperature=0.0, max_tokens=48, min_tokens=16)),
+            "another sampler: temperature 0.7, not 0.0",
+        ),
         (msgspec.structs.replace(second, seeds=first.seeds), "the prompts of first again"),
         (msgspec.structs.replace(second, screen="knockout"), "a screen (knockout)"),
         (msgspec.structs.replace(second, pilot=True), "a pilot of 6 blocks"),
         (msgspec.structs.replace(second, status="incomplete"), "not finished"),
         (msgspec.structs.replace(second, control="X"), "its control is X, not A"),
-    ):  # fmt: skip
+    ):
         found = contrast(("first", "second"), first, other)
         assert len(found.refused) == 1 and why in found.refused[0], found.refused
         assert found.pooled is None
         assert (found.rows == ()) == (other.control == "X")
 
 
-def test_machines_builds_and_seeds_are_what_pooling_is_for(
-    first: Findings, tmp_path: Path
-) -> None:
+def test_machines_builds_and_seeds_are_what_pooling_is_for(first: Findings, tmp_path: Path) -> None:
     second = campaign(tmp_path, "second", 2, seeds=3)
     arms = tuple(
         msgspec.structs.replace(arm, versions={"engine": {"mlx": "9"}}) for arm in second.arms

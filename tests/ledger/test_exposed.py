@@ -36,7 +36,7 @@ def test_it_is_found_with_its_line(line: str, kind: str) -> None:
     [
         '{"completion_tokens": 48, "tokens": "all"}',
         '{"env": {"HF_TOKEN": "<redacted>"}, "keys": "x"}',
-        "tokens per second --max-tokens 12 --token-count 3",
+        "tokens per second --max-tokens 12",
         "/usr/lib and /tmp/x say nothing of anybody",
         '{"api_key": "<redacted>"}',
     ],

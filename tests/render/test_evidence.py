@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import zipfile
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -73,7 +72,11 @@ def test_names_and_folders(
     seal = Campaign(root / "receipts" / "calm").sealed()
     assert seal
     said = verify("calm")
-    assert said.returncode == 0 and f"calm: holds (seal, receipts, requests, findings, report, charts); seal {seal.seal}" in said.stdout  # fmt: skip
+    assert (
+        said.returncode == 0
+        and f"calm: holds (seal, receipts, requests, findings, report, charts); seal {seal.seal}"
+        in said.stdout
+    )
     assert "brisk" not in said.stdout
     (root / "reports" / "brisk.md").write_text("nothing\n")
     assert verify().returncode == 8
@@ -212,7 +215,13 @@ def test_links_and_submodules_in_a_revision_are_refused(
     git(repository, "commit", "-qm", "third")
     said = verify("HEAD")
     assert said.returncode == 7 and "'charts/calm/decode.svg' is a symbolic link" in said.stderr
-    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},charts/calm/decode.svg")  # fmt: skip
+    git(
+        repository,
+        "update-index",
+        "--add",
+        "--cacheinfo",
+        f"160000,{'1' * 40},charts/calm/decode.svg",
+    )
     git(repository, "commit", "-qm", "fourth")
     assert "is a submodule" in verify("HEAD").stderr
 

@@ -58,7 +58,13 @@ def test_what_is_in_it(root: Path, pack: Callable[..., Said]) -> None:
     damaged = root / "receipts" / "calm" / "damaged" / "0009-b1-A-r128-s1.json"
     damaged.parent.mkdir()
     damaged.write_text("{")
-    for stray in ("receipts/calm/.part-x", "receipts/calm/rows.parquet", "receipts/campaigns.jsonl", "charts/calm/x.txt", "reports/LOG.md"):  # fmt: skip
+    for stray in (
+        "receipts/calm/.part-x",
+        "receipts/calm/rows.parquet",
+        "receipts/campaigns.jsonl",
+        "charts/calm/x.txt",
+        "reports/LOG.md",
+    ):
         (root / stray).write_text("not for others")
     (root / "reports" / "calm.html").write_text("<p>page</p>")
     assert pack("calm").returncode == 0
@@ -72,7 +78,10 @@ def test_what_is_in_it(root: Path, pack: Callable[..., Said]) -> None:
     sealed = Campaign(root / "receipts" / "calm").sealed()
     assert sealed
     wanted = {f"receipts/calm/{name}" for name in (*sealed.files, "seal.json")}
-    wanted |= {f"receipts/calm/quality/{name}" for name in ("A.humaneval.jsonl", "A.humaneval.json", "asked/A.humaneval.json")}  # fmt: skip
+    wanted |= {
+        f"receipts/calm/quality/{name}"
+        for name in ("A.humaneval.jsonl", "A.humaneval.json", "asked/A.humaneval.json")
+    }
     wanted |= {f"receipts/calm/damaged/{damaged.name}"}
     wanted |= {f"reports/calm{end}" for end in (".md", ".json", ".html")}
     wanted |= {f"charts/calm/{path.name}" for path in (root / "charts" / "calm").glob("*.svg")}
@@ -140,7 +149,12 @@ def test_what_is_private_in_a_receipt_is_named_and_nothing_is_written(
 ) -> None:
     name = private(root, evidence)
     before = (root / name).read_bytes()
-    line = before.split(b"\n").index(next(x for x in before.split(b"\n") if x.startswith(b'"evidence"'))) + 1  # fmt: skip
+    line = (
+        before.split(b"\n").index(
+            next(x for x in before.split(b"\n") if x.startswith(b'"evidence"'))
+        )
+        + 1
+    )
     said = pack("shown", "calm")
     assert said.returncode == 2 and f"{name}:{line}: {kind}" in said.stderr
     assert "abc" not in said.stderr and "alice" not in said.stderr, "it is not shown once more"
