@@ -114,9 +114,9 @@ def test_an_archive_holds_and_one_digit_in_it_does_not(
     assert said.returncode == 0, said.stderr
     shutil.rmtree(root / "receipts")
     said = verify(str(path))
-    assert said.returncode == 0 and said.stdout.count("holds") == 2, said.stderr
+    assert said.returncode == 0 and said.stdout.count(": holds (") == 2, said.stderr
     said = verify(str(path), "brisk")
-    assert said.returncode == 0 and said.stdout.count("holds") == 1
+    assert said.returncode == 0 and said.stdout.count(": holds (") == 1
     room = tmp_path / "room"
     room.mkdir()
     parcel.unpack(path, room)
@@ -156,7 +156,7 @@ def test_revisions_are_checked_as_they_are_committed(
     (repository / "reports" / "brisk.md").write_text("changed and not committed\n")
     before = git(repository, "status", "--porcelain")
     said = verify("HEAD")
-    assert said.returncode == 0 and said.stdout.count("holds") == 2, said.stderr
+    assert said.returncode == 0 and said.stdout.count(": holds (") == 2, said.stderr
     assert re.search(r"^HEAD \([0-9a-f]{12}\): calm: holds", said.stdout, re.M)
     said = verify("HEAD~1")
     assert said.returncode == 8 and "n=9" in said.stderr and "calm: holds" in said.stdout
