@@ -30,8 +30,8 @@ def pr(
     """Write the evidence as the body of a pull request: verdicts first, then the report's sections, folded.
 
     It stays below 60,000 characters (GitHub takes 65,536). What does not fit is left out in this order, and named:
-    1.5 windows, 1.6 speculation, the tests, 2 method, 1.4 long contexts, 3 switches. Exit 8 where the linter finds
-    something in it; it is written all the same.
+    estimates by other methods, 1.5 windows, 1.6 speculation, 2 method, 1.4 long contexts, 3 switches. Exit 8 where the
+    linter finds something in it; it is written all the same.
     """
     from battery.analyse import findings as analysis
     from battery.render import pull_request

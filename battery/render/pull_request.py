@@ -11,16 +11,15 @@ import re
 
 from battery.analyse.findings import Findings
 from battery.ledger.errors import InputError
-from battery.render.report import sections
+from battery.render.report import OTHER_METHODS, sections
 
 LIMIT = 60_000
 """Characters, at most."""
-ORDER = ("1.5", "1.6", "tests", "2", "1.4", "3")
-"""What is left out first to last: sections by their number, and `tests`, the statistics folded into section 1."""
+METHODS = "methods"
+ORDER = (METHODS, "1.5", "1.6", "2", "1.4", "3")
+"""What is left out first to last: the estimates by other methods, which no verdict uses, then sections by number."""
 _HEADING = re.compile(r"#+ (?P<number>[\d.]*\d)\.? (?P<title>.+)\n+")
-_TESTS = re.compile(
-    r"<details><summary>The tests behind the verdicts</summary>.*?</details>\n*", re.S
-)
+_OTHER = re.compile(re.escape(OTHER_METHODS) + r".*?(?=</details>)", re.S)
 _NO_BASE = re.compile(r"[\s()<>\"'`]")
 
 
@@ -74,13 +73,13 @@ def _folded(section: str, first: bool) -> str:
 
 
 def _without(folded: list[str], drop: str, dropped: list[str]) -> list[str]:
-    """The sections without one of them, or without the tests of section 1; what went is added to `dropped`."""
+    """The sections without one of them, or without the other methods in section 1; what went is added to `dropped`."""
     left = []
     for section in folded:
         found = _HEADING.match(section)
-        if drop == "tests" and _TESTS.search(section):
-            section = _TESTS.sub("", section).rstrip()
-            dropped.append("the tests behind the verdicts")
+        if drop == METHODS and _OTHER.search(section):
+            section = _OTHER.sub("", section)
+            dropped.append("the estimates by other methods")
         elif found and found["number"] == drop:
             dropped.append(f"section {drop} ({found['title']})")
             continue

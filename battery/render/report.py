@@ -30,6 +30,8 @@ from battery.render.chart import embedded
 from battery.render.charts import CHARTS
 
 FORMULAS = ("decode", "prefill", "ttft", "peak_memory")
+OTHER_METHODS = "The same blocks by other methods."
+"""What the estimates begin with that no verdict uses."""
 
 
 def write_report(findings: Findings, reports_dir: Path) -> list[Path]:
@@ -131,8 +133,8 @@ def _sensitivity(findings: Findings) -> list[str]:
     """The estimates by other methods, where there are any."""
     found = tables.sensitivities(findings)
     how = (
-        "The same blocks by other methods. No verdict uses them: they show whether the result hangs on the method. The"
-        " bootstrap is shown from twelve blocks on: below it claims far too much, and at twelve still too much."
+        f"{OTHER_METHODS} No verdict uses them: they show whether the result hangs on the method. The bootstrap is"
+        " shown from twelve blocks on: below it claims far too much, and at twelve still too much."
     )
     return [how, found] if found else []
 

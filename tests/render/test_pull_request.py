@@ -180,9 +180,9 @@ def test_what_does_not_fit_is_left_out_in_order_and_named(found: Findings) -> No
         limit = len(text) - 1
     assert seen == [seen[-1][:count] for count in range(len(seen))]
     assert seen[-1] == [
+        "the estimates by other methods",
         "section 1.5 (The interleaved windows)",
         "section 1.6 (Speculation)",
-        "the tests behind the verdicts",
         "section 2 (Method)",
         "section 1.4 (Long contexts and other outcomes)",
         "section 3 (Switches)",
