@@ -72,7 +72,7 @@ def _refuse(found: list[parcel.Found], allowed: set[str]) -> None:
         lines.append(f"and {len(left) - MOST} more")
     told = "\n".join(lines)
     raise InputError(
-        f"nothing was packed: {len(left)} lines show what may be private:\n{told}\n"
+        f"nothing was packed; {len(left)} finds of what may be private:\n{told}\n"
         "A sealed receipt is never rewritten: hide it where it comes from and measure again, or, if it is none, say"
         " --allow FILE:LINE"
     )
