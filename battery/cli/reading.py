@@ -118,23 +118,6 @@ def lint(
     refuse(len(every))
 
 
-@app.command(epilog="Example: battery verify reference-cpu")
-def verify(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
-    """Re-derive every committed figure from the receipts; exit 0 only if everything holds."""
-    from battery.render import verify as verification
-
-    broken = 0
-    for folder in chosen(campaigns, root):
-        problems = verification.verify(root, folder.name)
-        broken += len(problems)
-        for problem in problems:
-            typer.echo(f"{folder.name}: {problem}", err=True)
-        if not problems:
-            out().print(f"{folder.name}: holds (seal, findings, report, charts)", markup=False)
-    if broken:
-        raise VerifyFailed(f"{broken} things do not hold; each is named above")
-
-
 @app.command(
     epilog="Examples: battery beside quick-A-C-replay · battery beside quick-A-C-replay --json"
 )
