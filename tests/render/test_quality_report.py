@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 from graded import SIZES, graded, keep, line, scores
+from room import clear
 from synthetic import World, build
-from test_charts import clear
 
 from battery.analyse.findings import Findings, analyse
 from battery.ledger import strict
