@@ -97,11 +97,13 @@ def gaps(pooled: Sequence[Receipt], header: Header) -> tuple[Gaps, ...]:
 
 def _gaps(arm: str, rung: int, receipts: Sequence[Receipt], whole: bool) -> Gaps | None:
     """One arm at one context; None without two arrivals in any answer."""
-    waits, arrivals, tokens = [np.empty(0, np.int64)], 0, 0
+    waits: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    arrivals = tokens = 0
     told = True
     for receipt in receipts:
         trace = receipt.trace
-        apart = np.diff(np.fromiter((event.at_ns for event in trace.events), np.int64))
+        at = np.fromiter((event.at_ns for event in trace.events), np.int64)
+        apart = at[1:] - at[:-1]
         waits.append(apart[apart > 0])
         arrivals += len(waits[-1]) + bool(trace.events)
         told = told and trace.comparable

@@ -6,6 +6,7 @@ Known as inter-token latency, which it is only where every piece is one token; s
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,7 +19,7 @@ from battery.render.chart import Chart, embedded, of
 from battery.render.style import Look
 from battery.render.words import table
 
-_SHARES = (1, 10, 50, 100, 250, 500, 750, 900, 950, 990, 999)
+_SHARES = (1, 10, 100, 250, 500, 750, 900, 990, 999)
 """Per mille with a line of their own."""
 _ROW = 0.235
 """Inches: a line of the figures beside the panel."""
@@ -102,7 +103,7 @@ def itl(findings: Findings) -> Figure:
     tokens, as after a draft that was accepted.
     """
     found = _found(findings)
-    rows = len(found) + 1
+    rows = len(found) + 2
     top, plot, low = (
         1.3,
         max(2.9, rows * _ROW + 0.2),
@@ -168,12 +169,12 @@ def _figures(
     axes.set_xlim(0, 1)
     axes.set_ylim(rows, 0)
     axes.axis("off")
-    columns = ((0.42, "median"), (0.72, "99 %"), (1.0, "tokens"))
-    quiet = {"fontsize": style.SMALL, "ha": "right", "va": "center"}
+    columns = ((0.4, "median\nms"), (0.7, "99 %\nms"), (1.0, "tokens at\nonce"))
+    quiet: dict[str, Any] = {"fontsize": style.SMALL, "ha": "right", "va": "center"}
     for x, title in columns:
-        axes.text(x, 0.5, title, color=style.QUIET, **quiet)
+        axes.text(x, 0.9, title, color=style.QUIET, **quiet)
     for place, name, one in found:
-        y, look = place + 1.6, Look(place)
+        y, look = place + 2.5, Look(place)
         axes.plot([0.04], [y], marker=look.marker, color=look.colour, markersize=5.5, clip_on=False)
         if one is None:
             axes.text(

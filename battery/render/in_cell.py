@@ -62,7 +62,7 @@ def _told(findings: Findings) -> str:
             if own:
                 mean = math.fsum(middle for _, middle, _ in own) / len(own)
                 ends = min(low for low, _, _ in own), max(high for _, _, high in own)
-                low, middle, high = (words.figure(value, 4) for value in (ends[0], mean, ends[1]))
+                low, middle, high = (f"{value:,.4g}" for value in (ends[0], mean, ends[1]))
                 points.append(
                     f"arm {arm.arm.name} {low} to {high}, mean {middle}, {len(own):,} windows"
                 )
@@ -82,7 +82,7 @@ def temperature_clocks(findings: Findings) -> Figure:
     height = top + len(names) * _PANEL + (len(names) - 1) * _GAP + low
     figure = Figure(figsize=(style.WIDTH, height))
     how = "point: mean over a window's samples; bar: lowest to highest; ✕: no reading"
-    title = "Temperature and clocks inside the cells"
+    title = f"{_listed(names)} inside the cells"
     layout.heading(figure, layout.titled(title, findings), how)
     for place, name in enumerate(names):
         at = height - top - place * (_PANEL + _GAP) - _PANEL
@@ -94,6 +94,13 @@ def temperature_clocks(findings: Findings) -> Figure:
     axes.set_xlabel("window, in the order of the run", labelpad=6)
     layout.legend(figure, findings)
     return figure
+
+
+def _listed(names: list[str]) -> str:
+    """What the panels show, in the fewest words."""
+    kinds = [("Temperature", "temp_c"), ("clocks", "mhz")]
+    found = [kind for kind, ending in kinds if any(name.endswith(ending) for name in names)]
+    return words.titled(" and ".join(found))
 
 
 def _panel(axes: Axes, findings: Findings, name: str) -> None:
@@ -114,7 +121,7 @@ def _panel(axes: Axes, findings: Findings, name: str) -> None:
 def _line(
     axes: Axes, own: Mapping[int, tuple[float, float, float]], look: Look, marked: bool
 ) -> None:
-    """One arm's windows: a bar from lowest to highest, and the mean on it as a marker, or a dot where there are many."""
+    """One arm's windows: a bar from lowest to highest, the mean on it, `marked` or as a dot where there are many."""
     nothing = float("nan")
     axes.plot(
         [at for number in own for at in (number, number, nothing)],

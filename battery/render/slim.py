@@ -41,20 +41,20 @@ class Mark(NamedTuple):
     at: Point | None = None
     """Of the marker whose outline `path` is; None for a path by itself."""
     words: str = ""
-    place: tuple[str, ...] = ()
-    """Of words: x, y, and the turn where there is one."""
+    place: str = ""
+    """Of words: the attributes that say it."""
 
 
 def slim(drawing: str, key: str, head: str, root: str, sheet: str, names: Mapping[str, str]) -> str:
     """The drawing with `head` (title and description) before it.
 
-    `root` are the attributes of the root beside its size (the font is one), `sheet` the rules before those of the classes, `names` the
-    variable of every colour (`#rrggbb`); a viewer that knows no variables takes the colour itself.
+    `root` are the attributes of the root beside its size (the font is one), `sheet` the rules before those of the
+    classes, `names` the variable of every colour (`#rrggbb`); a viewer that knows no variables takes the colour itself.
     """
     tree = ElementTree.fromstring(drawing)
     size = {name: tree.attrib[name] for name in ("width", "height", "viewBox")}
     outlines, clips = _definitions(tree)
-    marks = [mark for mark in _marks(tree, outlines, None) if _shows(mark.style)]
+    marks = [mark for mark in _marks(tree, outlines, None) if _shows(mark)]
     marks = list(_joined([_unclipped(mark, clips) for mark in marks]))
     made = _Written(key, names)
     body = [line for run in _runs(marks) for line in made.run(run)]
@@ -107,19 +107,28 @@ def _marks(
         if name == "g" and not set(one.attrib) - {"id", "clip-path"}:
             yield from _marks(one, outlines, clip_here)
         elif name == "path":
-            yield Mark(style, clip_here, parsed(one.attrib["d"]))
+            yield Mark(style, clip_here, parsed(one.attrib.get("d", "")))
         elif name == "use":
             outline, own = outlines[one.attrib[_LINK][1:]]
             at = round(100 * float(one.attrib["x"])), round(100 * float(one.attrib["y"]))
             look = {**dict(style), **dict(own), **({"fill": "none"} if flat(outline) else {})}
             yield Mark(tuple(sorted(look.items())), clip_here, outline, at)
         elif name == "text" and not len(one):
-            turn = one.attrib.get("transform", "")
-            turned = () if turn.startswith(("rotate(-0 ", "rotate(0 ")) else (_trimmed(turn),)
-            place = (_trimmed(one.attrib["x"]), _trimmed(one.attrib["y"]), *filter(None, turned))
-            yield Mark(style, None, words=one.text or "", place=place)
+            yield Mark(style, None, words=one.text or "", place=_place(one))
         elif name != "defs" and name not in _LEFT_OUT:
             raise ValueError(f"an element of an unknown kind: {name} {one.attrib}")
+
+
+def _place(words: ElementTree.Element) -> str:
+    """The attributes that say where words stand: x and y, or where they are turned how they come there."""
+    x, y = words.attrib.get("x", ""), words.attrib.get("y", "")
+    turn = words.attrib.get("transform", "")
+    if turn.startswith("translate(") and turn.endswith(")") and turn.count("(") == 1:
+        x, _, y = turn[10:-1].partition(" ")
+        turn = ""
+    turn = "" if turn.startswith(("rotate(-0 ", "rotate(0 ")) else turn
+    told = {"x": x, "y": y, "transform": turn}
+    return "".join(f' {name}="{_trimmed(value)}"' for name, value in told.items() if value)
 
 
 def _reference(told: str | None) -> str | None:
@@ -156,10 +165,10 @@ def _trimmed(text: str) -> str:
     return "".join(parts)[:-1]
 
 
-def _shows(style: Style) -> bool:
+def _shows(mark: Mark) -> bool:
     """Whether anything of a mark is seen: an axis without a face is not."""
-    said = dict(style)
-    return said.get("fill") != "none" or "stroke" in said
+    said = dict(mark.style)
+    return bool(mark.words or mark.path) and (said.get("fill") != "none" or "stroke" in said)
 
 
 def _unclipped(mark: Mark, clips: Clips) -> Mark:
@@ -222,9 +231,7 @@ class _Written:
     def _one(self, mark: Mark, attributes: str) -> str:
         """One mark."""
         if mark.words:
-            turn = f' transform="{mark.place[2]}"' if mark.place[2:] else ""
-            x, y = mark.place[:2]
-            return f'<text{attributes} x="{x}" y="{y}"{turn}>{escape(mark.words)}</text>'
+            return f"<text{attributes}{mark.place}>{escape(mark.words)}</text>"
         if mark.at is None:
             return f'<path{attributes} d="{drawn(mark.path)}"/>'
         name = self._outlines.setdefault(mark.path, f"{self._key}-{_letters(len(self._outlines))}")

@@ -154,7 +154,8 @@ def _drawn(findings: Findings, what: str) -> Figure:
         at = height - top - row * (plot + between) - plot
         axes = layout.axes(figure, left + column * (width + gap), at, width, plot)
         _panel(axes, marks(findings, kind), *spans)
-        axes.set_title(kind.workload, fontsize=style.NORMAL, color=style.INK, pad=8)
+        if findings.by_workload:
+            axes.set_title(kind.workload, fontsize=style.NORMAL, color=style.INK, pad=8)
         axes.tick_params(labelleft=not column, labelbottom=place + columns >= len(kinds))
         if not column:
             axes.set_ylabel("steps per second", labelpad=4)

@@ -76,7 +76,9 @@ WORLDS: dict[str, tuple[World, Callable[[Path], None]]] = {
     ),
     "eight arms, seven rungs": (World(arms=LONG, ladder=LADDER, blocks=4, seeds=1), nothing),
     "seven rungs, all failed": (World(ladder=LADDER, blocks=3, seeds=1, change=failing_everywhere), nothing),
-    "long ladder": (World(ladder=LADDER, blocks=2, seeds=1, change=fails("oom", lambda r: r.cell.rung > 100_000)), nothing),
+    "long ladder": (
+        World(ladder=LADDER, blocks=2, seeds=1, change=fails("oom", lambda r: r.cell.rung > 100_000)), nothing,
+    ),
     "twelve blocks": (World(blocks=12, seeds=1, effect={"C": 1.05}, speculates=("C",)), nothing),
     "far gaps": (World(blocks=3, change=slow, effect={"C": 40.0}), nothing),
     "three arms, sensed": (World(arms=("A", "B", "C"), blocks=12, seeds=1, change=sensed), nothing),

@@ -131,9 +131,7 @@ def read(svg: str) -> Counter[Any]:
             if local(one) == "g":
                 walk(one, said)
             elif local(one) == "text":
-                turn = one.get("transform", "")
-                told = "" if turn.startswith("rotate(-0 ") else rounded(turn)
-                key = one.text, rounded(one.attrib["x"]), rounded(one.attrib["y"]), told
+                key = one.text, *placed(one)
                 found[key, tuple(sorted(declared(said).items()))] += 1
             elif local(one) in ("path", "use"):
                 draw(one, said)
@@ -148,13 +146,26 @@ def read(svg: str) -> Counter[Any]:
         looks = declared(said)
         if looks.get("fill") == "none" and "stroke" not in looks:
             return
-        for each in subpaths(outline.attrib["d"], x, y):
+        for each in subpaths(outline.get("d", ""), x, y):
             if len(each) == 2 and each[1] != "Z":
                 looks = {**looks, "fill": "none"}  # a single line has no inside
             found[each, tuple(sorted(looks.items()))] += 1
 
     walk(tree, "")
     return found
+
+
+def placed(words: ElementTree.Element) -> tuple[float, float, str]:
+    """Where words stand, and how they are turned."""
+    turn = words.get("transform", "")
+    moved = re.match(r"translate\((\S+) (\S+)\) ?", turn)
+    x, y = moved.groups() if moved else (words.attrib["x"], words.attrib["y"])
+    rest = turn[moved.end() :] if moved else turn
+    return (
+        round(float(x), 2),
+        round(float(y), 2),
+        "" if rest.startswith("rotate(-0 ") else rounded(rest),
+    )
 
 
 def test_everything_that_was_drawn_is_drawn_as_it_was() -> None:
