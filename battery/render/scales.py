@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from matplotlib.ticker import MaxNLocator
 
-_NICE = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+_ROUND = ((1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0), (1.0, 2.0, 5.0), (1.0, 3.0), (1.0,))
+"""Round values within a power of ten, ever fewer."""
 _ROOM = 1.12
 """By how much an axis reaches beyond what is drawn."""
 
@@ -29,7 +30,11 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 def between(low: float, high: float, most: int = 7) -> list[float]:
     """Round values between two, evenly spread on a logarithmic axis, `most` at most."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    nice = [n * 10.0**power for power in powers for n in _NICE]
-    inside = [rate for rate in nice if low < rate < high]
-    every = -(-len(inside) // most) or 1
-    return inside[::every]
+    inside: list[float] = []
+    for values in _ROUND:
+        inside = [
+            n * 10.0**power for power in powers for n in values if low < n * 10.0**power < high
+        ]
+        if len(inside) <= most:
+            break
+    return inside[:: -(-len(inside) // most) or 1]

@@ -1,4 +1,4 @@
-"""The chart of a speculative rate by kind of text: tokens per step against steps per second, a panel per workload.
+"""The chart of a speculative rate: tokens per step against steps per second, a panel per kind of text.
 
 Both axes are logarithmic, so that arms of one decode rate lie on one straight line, and a gain in the one that is paid
 for in full by the other moves along it.
@@ -101,13 +101,18 @@ def _told(findings: Findings) -> str:
     """Alternative text: every mark in words."""
     parts = []
     for kind in _kinds(findings):
+        known = {one.arm: one for one in marks(findings, kind)}
         points = [
-            f"arm {one.arm} {one.gain.value:.3g} tokens per step at {one.steps.value:.3g} steps per second"
-            for one in marks(findings, kind)
+            f"arm {name} {one.gain.value:.3g} tokens per step at {one.steps.value:.3g} steps per second"
+            if (one := known.get(name))
+            else f"arm {name} without counts"
+            for name in (arm.arm.name for arm in findings.arms)
         ]
-        parts.append(f"On {kind.workload}: {'; '.join(points) or 'no arm counts steps'}.")
+        told = "; ".join(points) if known else "no arm counts steps"
+        parts.append(f"On {kind.workload}: {told}.")
+    by = ", by kind of text" if findings.by_workload else ""
     at = f"at {findings.plan.anchor:,} tokens of context"
-    return f"Tokens per step against steps per second {at}, by kind of text. {' '.join(parts)}"
+    return f"Tokens per step against steps per second {at}{by}. {' '.join(parts)}"
 
 
 def workloads(findings: Findings) -> Figure:
@@ -143,9 +148,8 @@ def _drawn(findings: Findings, what: str) -> Figure:
     height = top + rows * plot + (rows - 1) * between + low
     figure = Figure(figsize=(style.WIDTH, height))
     title = f"Tokens per step × steps per second at {findings.plan.anchor:,} tokens"
-    level = words.confidence(findings)
-    point = f"point: geometric mean over windows; bars: {level} t intervals; pale: single windows"
-    how = f"{point}; grey: tok/s, dashed: the control's"
+    single = ladder.dotted(findings, (GAIN,))
+    how = _how(findings, single, len(every) < len(kinds) * len(findings.arms))
     layout.heading(figure, layout.titled(f"{title}, {what}" if what else title, findings), how)
     left, gap = 0.8, 0.22
     width = (style.WIDTH - left - 0.3 - gap * (columns - 1)) / columns
@@ -153,7 +157,10 @@ def _drawn(findings: Findings, what: str) -> Figure:
         row, column = divmod(place, columns)
         at = height - top - row * (plot + between) - plot
         axes = layout.axes(figure, left + column * (width + gap), at, width, plot)
-        _panel(axes, marks(findings, kind), *spans)
+        own = marks(findings, kind)
+        _panel(axes, own, *spans, single)
+        there = {one.place for one in own}
+        _absent(axes, [place for place in range(len(findings.arms)) if place not in there])
         if findings.by_workload:
             axes.set_title(kind.workload, fontsize=style.NORMAL, color=style.INK, pad=8)
         axes.tick_params(labelleft=not column, labelbottom=place + columns >= len(kinds))
@@ -168,10 +175,28 @@ def _drawn(findings: Findings, what: str) -> Figure:
     return figure
 
 
+def _how(findings: Findings, single: bool, absent: bool) -> str:
+    """What the marks are."""
+    parts = ["point: geometric mean", f"bars: {words.confidence(findings)} t intervals"]
+    parts += ["pale: single windows"] if single else []
+    parts += ["grey: tok/s, dashed: the control's"]
+    return "; ".join([*parts, "✕: no counts"] if absent else parts)
+
+
+def _absent(axes: Axes, places: Sequence[int]) -> None:
+    """A cross at the edge for every arm without counts."""
+    for number, place in enumerate(places):
+        axes.plot(
+            [0.03 + 0.05 * number], [0.0], linestyle="none", marker="x", markersize=8, markeredgewidth=2,
+            color=Look(place).colour, transform=axes.transAxes, clip_on=False, zorder=5,
+        )  # fmt: skip
+
+
 def _panel(
-    axes: Axes, shown: Sequence[Mark], across: tuple[float, float], up: tuple[float, float]
-) -> None:
-    """One kind of text: lines of equal rate below, then windows, intervals and means."""
+    axes: Axes, shown: Sequence[Mark], across: tuple[float, float], up: tuple[float, float],
+    single: bool,
+) -> None:  # fmt: skip
+    """One kind of text: lines of equal rate below, then `single` windows or none, intervals and means."""
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(*across)
@@ -185,7 +210,7 @@ def _panel(
     _rates(axes, across, up, next((one for one in shown if one.place == 0), None))
     for one in reversed(shown):  # the control last, on top of what equals it
         look = Look(one.place)
-        shared = [number for number in one.gain.windows if number in one.steps.windows]
+        shared = [n for n in one.gain.windows if single and n in one.steps.windows]
         ladder.dots(
             axes, [one.gain.windows[n] for n in shared], [one.steps.windows[n] for n in shared], look.colour
         )  # fmt: skip

@@ -131,7 +131,10 @@ def test_readings_are_those_inside_the_cell(tmp_path: Path) -> None:
     (one,) = known(told.within).inside
     assert (one.window, one.arm, one.samples) == (1, "A", 3)
     assert one.readings == {"temp_c": (50.0, 57.0, 61.0), "gpu_clock_mhz": (1950.0, 1965.0, 1980.0)}
-    assert lint(markdown(told), told) == []
+    page = markdown(told)
+    assert lint(page, told) == []
+    assert "/temperature_clocks.svg)" in page.split("### Gates")[1].split("### Formulas")[0]
+    assert "/itl.svg)" in page.split("### 1.1 ")[1].split("### 1.2 ")[0]
     alt = charts_of(told)["temperature_clocks"].alt(told)
     assert "hottest sensor, °C: arm A 50 to 61, mean 57, 1 windows" in alt
     assert "GPU clock, MHz" in alt and "processor clock" not in alt
