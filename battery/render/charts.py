@@ -182,14 +182,18 @@ def summary(findings: Findings) -> Figure:
 
 
 def _told_ratios(findings: Findings) -> str:
-    """Alternative text of the ratios."""
-    parts = [
-        f"{one.candidate} against {one.control}, {findings.measure(one.metric).title} at {one.rung:,}:"
-        f" {words.interval(one.estimate)}, {words.verdict(one)}"
-        for one in findings.comparisons
-        if one.metric in MAIN
-    ]
-    return f"Ratios with their {words.confidence(findings)} intervals. {'; '.join(parts) or 'There is one arm only'}."
+    """Alternative text of the ratios, contexts within metrics within arms."""
+    parts = []
+    for candidate in findings.candidates:
+        for metric in MAIN:
+            found = [
+                f"{words.interval(one.estimate)} {words.verdict(one)} at {rung:,}"
+                for rung in findings.plan.ladder
+                if (one := findings.comparison(candidate, metric, rung)) is not None
+            ]
+            parts.append(f"{candidate}, {findings.measure(metric).title}: {'; '.join(found)}.")
+    told = " ".join(parts) or "There is one arm only."
+    return f"Ratios to {findings.control} with their {words.confidence(findings)} intervals. {told}"
 
 
 @chart(_told_ratios)

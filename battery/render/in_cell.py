@@ -81,7 +81,8 @@ def temperature_clocks(findings: Findings) -> Figure:
     top, low = 1.25, 0.85 + layout.LEGEND_ROW * layout.legend_rows(findings)
     height = top + len(names) * _PANEL + (len(names) - 1) * _GAP + low
     figure = Figure(figsize=(style.WIDTH, height))
-    how = "point: mean over a window's samples; bar: lowest to highest; ✕: no reading"
+    bar = "; bar: lowest to highest" if _marked(findings) else ""
+    how = f"point: mean over a window's samples{bar}; ✕: no reading"
     title = f"{_listed(names)} inside the cells"
     layout.heading(figure, layout.titled(title, findings), how)
     for place, name in enumerate(names):
@@ -103,11 +104,16 @@ def _listed(names: list[str]) -> str:
     return words.titled(" and ".join(found))
 
 
+def _marked(findings: Findings) -> bool:
+    """Whether the windows are few enough for markers and bars."""
+    return sum(window.counted for window in findings.windows) <= run_order.MOST_MARKED
+
+
 def _panel(axes: Axes, findings: Findings, name: str) -> None:
     """One reading over the windows."""
     run_order.lay(axes, findings)
     drawn: list[float] = []
-    marked = sum(window.counted for window in findings.windows) <= run_order.MOST_MARKED
+    marked = _marked(findings)
     for place, arm in enumerate(findings.arms):
         look, own = Look(place), dict(_own(findings, arm.arm.name, name))
         if own:
@@ -121,17 +127,16 @@ def _panel(axes: Axes, findings: Findings, name: str) -> None:
 def _line(
     axes: Axes, own: Mapping[int, tuple[float, float, float]], look: Look, marked: bool
 ) -> None:
-    """One arm's windows: a bar from lowest to highest, the mean on it, `marked` or as a dot where there are many."""
-    nothing = float("nan")
+    """One arm's windows: a bar from lowest to highest and the mean on it if `marked`, else dots for the means."""
+    nothing, means = float("nan"), [middle for _, middle, _ in own.values()]
+    if not marked:
+        ladder.dots(axes, list(own), means, look.colour)
+        return
     axes.plot(
         [at for number in own for at in (number, number, nothing)],
         [at for low, _, high in own.values() for at in (low, high, nothing)],
-        color=look.colour, linewidth=1.4 if marked else 0.8, zorder=3,
+        color=look.colour, linewidth=1.4, zorder=3,
     )  # fmt: skip
-    means = [middle for _, middle, _ in own.values()]
-    if marked:
-        axes.plot(
-            list(own), means, linestyle="none", marker=look.marker, color=look.colour, markeredgecolor="white", zorder=4
-        )  # fmt: skip
-    else:
-        ladder.dots(axes, list(own), means, look.colour)
+    axes.plot(
+        list(own), means, linestyle="none", marker=look.marker, color=look.colour, markeredgecolor="white", zorder=4
+    )  # fmt: skip

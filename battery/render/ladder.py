@@ -26,8 +26,8 @@ SCALES = {"peak_memory": (1e9, "GB (10⁹ bytes)")}
 
 MOST_ON_ONE_LINE = 5
 """Rungs for which the strip can write an outcome and its count side by side."""
-MOST_DOTS = 1500
-"""Single windows that one picture shows; of more than these it shows means and intervals alone."""
+MOST_DOTS = 800
+"""Single windows that one picture shows; of more than these it shows means and plain intervals alone."""
 
 
 class Missing(msgspec.Struct, frozen=True):
@@ -114,7 +114,7 @@ def panel(
     for place, arm in enumerate(findings.arms):
         levels = [findings.level(arm.arm.name, metric, rung) for rung in findings.plan.ladder]
         shift = dodge(size, place)
-        drawn += _line(axes, levels, Look(place), shift, scale)
+        drawn += _line(axes, levels, Look(place), shift, scale, "_" if single else "")
         if single:
             drawn += _windows(axes, levels, Look(place), shift + 0.4 * step(size), scale)
         if metric == "peak_memory":
@@ -158,9 +158,9 @@ def _bounds(
 
 
 def _line(
-    axes: Axes, levels: Sequence[Level | None], look: Look, shift: float, scale: float
+    axes: Axes, levels: Sequence[Level | None], look: Look, shift: float, scale: float, ends: str
 ) -> list[float]:
-    """One arm: the interval as a bar, the mean as a marker, a line that breaks where nothing is."""
+    """One arm: the interval as a bar with its `ends`, the mean as a marker, a line that breaks where nothing is."""
     nothing = float("nan")
     xs = [at + shift for at in range(len(levels))]
     ys = [level.value / scale if level and level.value is not None else None for level in levels]
@@ -177,9 +177,10 @@ def _line(
         axes.plot(
             [at for x, _, _ in bars for at in (x, x, nothing)],
             [at for _, low, high in bars for at in (low, high, nothing)],
-            color=look.colour, linewidth=1.6, marker="_", markersize=9, markeredgewidth=1.6, zorder=3,
+            color=look.colour, linewidth=1.6, marker=ends, markersize=9, markeredgewidth=1.6,
+            solid_capstyle="butt", zorder=3,
         )  # fmt: skip
-    return [y for y in ys if y is not None] + [end for _, *ends in bars for end in ends]
+    return [y for y in ys if y is not None] + [end for _, *both in bars for end in both]
 
 
 def _windows(

@@ -53,6 +53,15 @@ def corners(text: Text, canvas: FigureCanvasAgg) -> Corners:
     """The four corners of a text, turned as it is."""
     around = text.get_window_extent(canvas.get_renderer())
     turn = text.get_rotation()
+    if not turn:
+        return np.array(
+            [
+                [around.x0, around.y0],
+                [around.x1, around.y0],
+                [around.x1, around.y1],
+                [around.x0, around.y1],
+            ]
+        )
     text.set_rotation(0)
     flat = text.get_window_extent(canvas.get_renderer())
     text.set_rotation(turn)
@@ -86,12 +95,18 @@ def faults(figure: Figure) -> Iterator[str]:
         (x0, y0), (x1, y1) = box.min(axis=0), box.max(axis=0)
         if x0 < page.x0 or x1 > page.x1 or y0 < page.y0 or y1 > page.y1:
             yield f"{text!r} leaves the picture"
-    for (one, left), (other, right) in combinations(placed, 2):
-        if depth(left, right) > NEAR:
+    around = [(*box.min(axis=0), *box.max(axis=0)) for _, box in placed]
+    for left, right in combinations(range(len(placed)), 2):
+        near = all(around[left][at] < around[right][at + 2] for at in (0, 1))
+        near = near and all(around[right][at] < around[left][at + 2] for at in (0, 1))
+        if near and depth(placed[left][1], placed[right][1]) > NEAR:
+            one, other = placed[left][0], placed[right][0]
             yield f"{one!r} lies over {other!r}"
 
 
-def clear(findings: Findings, chart: Chart) -> None:
-    """No text of the chart lies over another or leaves the picture."""
+def clear(findings: Findings, chart: Chart) -> int:
+    """No text of the chart lies over another or leaves the picture; the bytes of its SVG."""
     with style.pinned():
-        assert list(faults(chart.draw(findings))) == [], chart.key
+        figure = chart.draw(findings)
+        assert list(faults(figure)) == [], chart.key
+        return len(style.svg(figure, chart.key, chart.caption, chart.alt(findings)))
