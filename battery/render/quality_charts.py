@@ -188,10 +188,8 @@ def decode_quality(findings: Findings) -> Figure:
         width = 3.4 if len(names) > 1 else style.WIDTH - 1.3
         low = height - suites.TOP - line * (panel + gap) - panel
         axes = layout.axes(figure, 0.9 + column * 4.2, low, width, panel)
-        _cross(axes, [each for each in found if each[1].suite == suite])
-        for place, row in _speedless(findings):
-            if row.suite == suite:
-                _gone(axes, 0.0, row.strict.value or 0.0, Look(place))
+        without = [(place, row) for place, row in _speedless(findings) if row.suite == suite]
+        _cross(axes, [each for each in found if each[1].suite == suite], without)
         axes.set_title(f"{suite}, pass@1", fontsize=style.NORMAL, color=style.INK, pad=8)
         if number + 2 >= len(names):
             axes.set_xlabel("decode, tok/s", labelpad=6)
@@ -199,10 +197,16 @@ def decode_quality(findings: Findings) -> Figure:
     return figure
 
 
-def _cross(axes: Axes, found: list[tuple[int, Row, tuple[float, float, float]]]) -> None:
-    """One suite: a point per arm with both intervals."""
+def _cross(
+    axes: Axes,
+    found: list[tuple[int, Row, tuple[float, float, float]]],
+    without: list[tuple[int, Row]],
+) -> None:
+    """One suite: a point per arm with both intervals; at the edge, at its height, an arm `without` a speed."""
     xs: list[float] = []
-    ys: list[float] = []
+    ys = [row.strict.value for _, row in without if row.strict.value is not None]
+    for (place, _), y in zip(without, ys, strict=True):
+        _gone(axes, 0.0, y, Look(place))
     for place, row, (speed, low, high) in found:
         look, strict = Look(place), row.strict
         value = strict.value or 0.0
