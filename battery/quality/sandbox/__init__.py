@@ -7,7 +7,7 @@ read; it only executes the answer and returns results. The tests run in a second
 takes plain data back. So there is no token, no expected result and no test for the program to find, and no printed
 word, exit status or forged message is a pass.
 
-What it protects against: endless loops and sleeping (processor time by the kernel, the clock from outside), memory (of
+What it protects against: endless loops and sleeping (processor time and the clock, both from outside), memory (of
 each process by the kernel, of all together from outside), output without end, fork bombs and orphans (limits; process
 ids of their own that end together), files (an empty folder in memory; the interpreter and its packages, read-only, are
 all else that is there), network (none), other tasks, the answers' file and this machine's other processes (not
