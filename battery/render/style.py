@@ -23,7 +23,7 @@ WIDTH = 8.6
 """Inches; at 100 dots an inch about the width of a pull request."""
 SMALL, NORMAL, TITLE = 9.0, 10.5, 13.0
 
-_COLOURS = (
+COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A6D00",
 )  # fmt: skip
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
@@ -31,7 +31,7 @@ _LINES: tuple[Any, ...] = (
     "-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1.2, 2)), (0, (3, 1.2)), (0, (9, 2)), (0, (2, 3)),
     (0, (8, 2, 1, 2, 1, 2)),
 )  # fmt: skip
-_FONTS = "'DejaVu Sans', Verdana, 'Segoe UI', Helvetica, Arial, sans-serif"
+FONTS = "'DejaVu Sans', Verdana, 'Segoe UI', Helvetica, Arial, sans-serif"
 _PINNED: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "battery",
@@ -71,8 +71,8 @@ class Look:
     """How one arm is drawn, by its place among the arms; beyond eight the colours come again with other markers."""
 
     def __init__(self, place: int) -> None:
-        again = place // len(_COLOURS)
-        self.colour = _COLOURS[place % len(_COLOURS)]
+        again = place // len(COLOURS)
+        self.colour = COLOURS[place % len(COLOURS)]
         self.marker = _MARKERS[(place + again) % len(_MARKERS)]
         self.line = _LINES[(place + 3 * again) % len(_LINES)]
 
@@ -96,7 +96,7 @@ def svg(figure: Figure, key: str, title: str, alt: str) -> bytes:
     FigureCanvasSVG(figure).print_figure(
         buffer, format="svg", metadata={"Date": None, "Creator": "battery"}
     )
-    text = buffer.getvalue().decode("utf-8").replace("'DejaVu Sans'", _FONTS)
+    text = buffer.getvalue().decode("utf-8").replace("'DejaVu Sans'", FONTS)
     told = (
         f' role="img" aria-labelledby="{key}-title {key}-alt">\n'
         f' <title id="{key}-title">{html.escape(title)}</title>\n'

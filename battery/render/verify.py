@@ -1,4 +1,4 @@
-"""Does a committed campaign still hold? Seal, receipts, figures, page and charts, each recomputed and compared.
+"""Does a committed campaign still hold? Seal, receipts, figures, pages and charts, each recomputed and compared.
 
 Nothing is trusted but the receipts, and those only as far as their seal goes. Every file that follows from them is
 compared byte by byte; what differs inside it is looked up for the message only.
@@ -25,7 +25,9 @@ from battery.ledger.store import (
     pretty,
 )
 from battery.render import verify_quality
+from battery.render.chart import Chart
 from battery.render.charts import MANIFEST, draw, manifest
+from battery.render.html.page import page_of
 from battery.render.lint.check import lint
 from battery.render.report import markdown
 
@@ -72,11 +74,13 @@ def verify(root: Path, campaign: str) -> list[Problem]:
             )
         ]
     page = root / "reports" / f"{campaign}.md"
+    made = draw(findings)
     return [
         *found,
         *_figures(findings, root / "reports" / f"{campaign}.json"),
         *(_page(findings, page) or _linted(findings, page)),
-        *_charts(findings, root / "charts" / campaign),
+        *_html(findings, store.folder, page.with_suffix(".html"), made),
+        *_charts(findings, root / "charts" / campaign, made),
     ]
 
 
@@ -217,7 +221,21 @@ def _page(findings: Findings, path: Path) -> list[Problem]:
                 place=place, what="there is no such file", remedy="render the report and commit it"
             )
         ]
-    data, wanted = path.read_bytes(), markdown(findings).encode()
+    return _text(path.read_bytes(), markdown(findings).encode(), place, remedy)
+
+
+def _html(
+    findings: Findings, folder: Path, path: Path, made: dict[str, tuple[Chart, bytes]]
+) -> list[Problem]:
+    """Lines of the HTML page that are not what the receipts give; where there is no page, none says anything wrong."""
+    if not path.is_file():
+        return []
+    wanted = page_of(folder, findings, made).encode()
+    return _text(path.read_bytes(), wanted, f"reports/{path.name}", "render the report again")
+
+
+def _text(data: bytes, wanted: bytes, place: str, remedy: str) -> list[Problem]:
+    """Lines of a page that are not those that the receipts give."""
     if data == wanted:
         return []
     pairs = zip_longest(
@@ -251,10 +269,11 @@ def _lines(left: str, right: str) -> str:
     return f"says “…{left[begin : start + 40]}…”, the receipts give “…{right[begin : start + 40]}…”"
 
 
-def _charts(findings: Findings, folder: Path) -> Iterator[Problem]:
+def _charts(
+    findings: Findings, folder: Path, made: dict[str, tuple[Chart, bytes]]
+) -> Iterator[Problem]:
     """Charts whose bytes, or whose manifest, are not what the findings give."""
     place, remedy = f"charts/{folder.name}", "render the charts again"
-    made = draw(findings)
     for key, (_, data) in made.items():
         path = folder / f"{key}.svg"
         if not path.is_file():
