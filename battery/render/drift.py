@@ -66,7 +66,7 @@ def _order(one: Order) -> str:
 def _sentinels(findings: Findings) -> Iterator[Row]:
     """Per arm its sentinel; per candidate whether its text is the control's."""
     for one in findings.drift.sentinels:
-        yield f"sentinel of {one.arm}", cited(_sentinel(one), sources.sentinels(findings, one.arm))
+        yield cited(f"sentinel of {one.arm}", sources.sentinels(findings, one.arm)), _sentinel(one)
     texts = {one.arm: one.digest for one in findings.drift.sentinels}
     for candidate in findings.candidates:
         if texts.get(candidate) and texts.get(findings.control):

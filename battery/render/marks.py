@@ -53,13 +53,13 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     margin: float | None = None
 
 
-_SOURCES: ContextVar[list[Source] | None] = ContextVar("sources", default=None)
+_SOURCES: ContextVar[dict[Source, int] | None] = ContextVar("sources", default=None)
 
 
 @contextmanager
-def citing() -> Iterator[list[Source]]:
-    """Within it `cited` writes marks; the sources they point to, by number."""
-    found: list[Source] = []
+def citing() -> Iterator[dict[Source, int]]:
+    """Within it `cited` writes marks; the sources with the number that their marks have, in the order of numbers."""
+    found: dict[Source, int] = {}
     token = _SOURCES.set(found)
     try:
         yield found
@@ -72,9 +72,7 @@ def cited(text: str, source: Source) -> str:
     found = _SOURCES.get()
     if found is None or text in ("", "—"):
         return text
-    if source not in found:
-        found.append(source)
-    return f"{OPEN}{found.index(source)}{THEN}{text}{CLOSE}"
+    return f"{OPEN}{found.setdefault(source, len(found))}{THEN}{text}{CLOSE}"
 
 
 def bare(text: str) -> str:

@@ -19,10 +19,9 @@ VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
 def change(receipt: Receipt) -> Receipt:
-    """The arm that fails at the long context, with markup wherever an engine or an arm file can put text."""
-    arm = msgspec.structs.replace(receipt.arm, why=f"why {LOG}")
+    """The control fails at the long context, with markup wherever an engine can put text."""
     told = msgspec.structs.replace(
-        receipt, model={"name": f"small {SCRIPT}", "digest": "d" * 64}, versions={"engine": {"mlx": LOG}}, arm=arm
+        receipt, model={"name": f"small {SCRIPT}", "digest": "d" * 64}, versions={"engine": {"mlx": LOG}}
     )  # fmt: skip
     return fails(
         "oom", lambda one: (one.cell.arm, one.cell.rung) == ("A", 384), REASON, log_tail=LOG, exit_status=-9
@@ -79,5 +78,5 @@ class Page(HTMLParser):
             self.scripts[-1] += data
         elif "td" in self.stack or "th" in self.stack:
             self.tables[-1][-1][-1] += data
-        elif "style" not in self.stack and data.strip():
+        elif "style" not in self.stack:
             self.prose.append(data)

@@ -139,12 +139,13 @@ class _Writer:
         return tag(name, *items, class_="verdicts" if head else None)
 
     def table(self, node: SyntaxTreeNode) -> Markup:
-        """A table in a box of its own, which scrolls where the page is narrow."""
+        """A table in a box of its own, which scrolls where the page is narrow; one of names and values is not sorted."""
         self.tables += 1
         head = [cell for row in node.children[0].children for cell in row.children]
         body = node.children[1].children if len(node.children) > 1 else []
         titles = [
-            tag("th", self.inline(cell), scope="col", class_=cells.align(cell)) for cell in head
+            tag("th", cells.head(self.inline(cell)), scope="col", class_=cells.align(cell))
+            for cell in head
         ]
         rows = [
             tag("tr", *(cells.cell(self.inline(cell), cells.align(cell), first=not place)
@@ -153,7 +154,7 @@ class _Writer:
         ]  # fmt: skip
         whole = tag(
             "table", tag("thead", tag("tr", *titles)), tag("tbody", *rows),
-            class_="sortable" if len(rows) > 1 else None,
+            class_="pairs" if len(head) == 2 else "sortable" if len(rows) > 1 else None,
         )  # fmt: skip
         name = f"{bare(self.below)}, table {self.tables}"
         return tag("div", whole, class_="scroll", tabindex=0, role="region", aria_label=name)

@@ -11,8 +11,8 @@ from battery.render.html.tags import Markup, joined, tag
 from battery.render.marks import CLOSE, OPEN, THEN, Source
 
 _MARKED = re.compile(f"{OPEN}(\\d+){THEN}(.*?){CLOSE}", re.DOTALL)
-_SPLIT = re.compile(r"([+−]?[\d.,]+(?: %)?) ((?:\[|\().*)", re.DOTALL)
-"""A figure with its interval or its range behind it."""
+_SPLIT = re.compile(r"([+−]?[\d.,]+(?: %| of [\d,]+)?) ([\[(].{1,44})", re.DOTALL)
+"""A figure with its interval or its range behind it, or a count with what was planned."""
 _STRONG = re.compile(r"<strong>(.*?)</strong>", re.DOTALL)
 _TONES = {
     "faster": "good", "smaller": "good", "higher": "good", "met": "good", "non-inferior": "good",
@@ -61,6 +61,11 @@ def align(cell: SyntaxTreeNode) -> str | None:
     return "n" if "right" in str(cell.attrs.get("style", "")) else None
 
 
+def head(inner: Markup) -> Markup:
+    """A column's title; a level in brackets stays on one line."""
+    return Markup(re.sub(r"\[[^\]<>]*\]", lambda found: tag("span", Markup(found[0]), class_="keep"), inner))
+
+
 def cell(inner: Markup, column: str | None, first: bool) -> Markup:
     """One cell of a table's body; the first of a row names it."""
     text = re.sub(r"<[^>]*>", "", inner)
@@ -81,6 +86,7 @@ def card(inner: Markup, sources: Sequence[Source]) -> Markup:
     found = [sources[int(place)] for place in re.findall(r'data-source="(\d+)"', inner)]
     head = [tag("span", word, class_="badge")]
     if found and found[0].ends and found[0].margin is not None:
+        head.insert(0, tag("span", found[0].title.partition(",")[0], class_="who"))
         head.append(tag("span", _stacked(found[0].figure), class_="figure"))
         head.append(_drawn(found[0].ends, found[0].margin))
     return tag(

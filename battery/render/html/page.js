@@ -90,7 +90,8 @@
     const seen = make("div", { class: "receipt" },
       facts([["file", `${data.folder}/${row.file}`], ["sha256", row.sha256], ["reason", row.reason]]),
       facts(figures), facts([["attempt", row.attempt], ...Object.entries(row.facts)]));
-    evidence.forEach(([name, text]) => seen.append(make("p", { class: "label" }, name), make("pre", {}, text)));
+    evidence.forEach(([name, text]) => seen.append(make("p", { class: "label" }, name), make("pre",
+      { tabindex: "0", role: "region", "aria-label": name }, text)));
     return seen;
   }
   function line(row, metric, columns) {

@@ -53,8 +53,9 @@ def page_of(folder: Path, findings: Findings, drawn: Drawn | None = None) -> str
 def page(findings: Findings, receipts: Sequence[Exhibit] | None, drawn: Drawn) -> str:
     """The whole page; without `receipts` a click goes down to blocks and windows only."""
     told = _harmless(findings)
-    with citing() as sources:
+    with citing() as numbered:
         text = markdown(told)
+    sources = tuple(numbered)
     charts = {key: inline(key, svg) for key, (_, svg) in drawn.items()}
     parts = sections(text, charts, sources)
     style = f":root{{--chart-font:{FONTS}}}\n{_file('page.css')}"

@@ -25,7 +25,7 @@ def joined(*parts: object) -> Markup:
     return Markup("".join(escaped(part) for part in parts))
 
 
-def tag(name: str, *parts: object, **attributes: str | int | bool | None) -> Markup:
+def tag(name: str, /, *parts: object, **attributes: str | int | bool | None) -> Markup:
     """One element. `class_` and `for_` lose their underscore, others turn it into `-`; None and False are left out."""
     told = []
     for key, value in attributes.items():
