@@ -23,8 +23,8 @@ _TONES = {
 _TONE = re.compile(rf"({'|'.join(sorted(map(re.escape, _TONES), key=len, reverse=True))})\b")
 _MOST_TONED = 120
 """Characters of a cell that may be a verdict; a longer one is prose that happens to begin with such a word."""
-_LONG = 60
-"""Characters from which a cell is prose, which needs room to be read."""
+_LONG, _SHORT = 60, 12
+"""Characters from which a cell is prose, which needs room to be read, and below which it stays on one line."""
 
 
 def tone(text: str) -> str | None:
@@ -63,13 +63,15 @@ def align(cell: SyntaxTreeNode) -> str | None:
 
 def head(inner: Markup) -> Markup:
     """A column's title; a level in brackets stays on one line."""
-    return Markup(re.sub(r"\[[^\]<>]*\]", lambda found: tag("span", Markup(found[0]), class_="keep"), inner))
+    return Markup(
+        re.sub(r"\[[^\]<>]*\]", lambda found: tag("span", Markup(found[0]), class_="keep"), inner)
+    )
 
 
 def cell(inner: Markup, column: str | None, first: bool) -> Markup:
     """One cell of a table's body; the first of a row names it."""
     text = re.sub(r"<[^>]*>", "", inner)
-    long = "long" if len(text) > _LONG else None
+    long = "long" if len(text) > _LONG else "keep" if len(text) < _SHORT else None
     classes = " ".join(part for part in (column, tone(text), long) if part) or None
     told = inner if "<" in inner else _stacked(inner)
     if first:

@@ -40,7 +40,9 @@ def document(
 ) -> dict[str, Any]:
     """Columns and rows of the receipts, the words of the metrics, and what each figure rests on."""
     titles = {
-        one.name: f"{one.title}, {words.unit(findings, one.name)}" for one in findings.measures
+        one.name: one.title
+        + (f", {unit}" if (unit := words.unit(findings, one.name)) != "1" else "")
+        for one in findings.measures
     }
     return {
         "folder": f"receipts/{findings.campaign}",
