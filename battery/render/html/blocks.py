@@ -139,7 +139,7 @@ class _Writer:
         return tag(name, *items, class_="verdicts" if head else None)
 
     def table(self, node: SyntaxTreeNode) -> Markup:
-        """A table in a box of its own, which scrolls where the page is narrow; one of names and values is not sorted."""
+        """A table in a box of its own, which scrolls where the page is narrow; one of names and values has no order."""
         self.tables += 1
         head = [cell for row in node.children[0].children for cell in row.children]
         body = node.children[1].children if len(node.children) > 1 else []
