@@ -18,6 +18,7 @@ from battery.analyse import doubts as doubting
 from battery.analyse import drift as drifting
 from battery.analyse import facts, gating, speed, stopping
 from battery.analyse import quality as grading
+from battery.analyse.admitted import admitted
 from battery.analyse.bars import BarResult
 from battery.analyse.blocks import left_beside, with_journal
 from battery.analyse.conditions import Beside, Case, Doubt
@@ -43,11 +44,10 @@ from battery.analyse.within import fields as within_fields
 from battery.analyse.workloads import ByWorkload, by_workload, fields
 from battery.ledger import journal, strict
 from battery.ledger.claims import Bar
-from battery.ledger.errors import ReceiptError
 from battery.ledger.journal import Events
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
-from battery.ledger.store import Campaign, Earlier, Header, Screen, check_pool, pretty, replace
+from battery.ledger.store import Campaign, Earlier, Header, Screen, pretty, replace
 
 SCHEMA = 1
 _DIGITS = 9
@@ -184,56 +184,20 @@ def analyse(folder: Path) -> Findings:
     """
     campaign = Campaign(folder)
     header = campaign.header()
-    receipts, unreadable = campaign.readable()
-    receipts, strangers = _planned(receipts, header)
-    unreadable += strangers
-    pool = ""
-    try:
-        check_pool(receipts, header)
-    except ReceiptError as refused:
-        pool = str(refused)
-        receipts = _belonging(receipts, header)
+    seen = admitted(campaign, header)
     sealed = campaign.sealed()
     intact = sealed is not None and campaign.chain().seal == sealed.seal
     return found(
-        receipts,
+        seen.receipts,
         header,
-        unreadable,
-        pool,
+        seen.complaints,
+        seen.pool,
         sealed.seal if sealed else None,
         intact,
         campaign.journal(),
         left_beside(campaign),
         grading.quality(folder, header),
     )
-
-
-def _planned(receipts: list[Receipt], header: Header) -> tuple[list[Receipt], list[str]]:
-    """The receipts whose coordinates the plan has, in order, and a complaint for each other one."""
-    kept, complaints = [], []
-    arms = {arm.name for arm in header.arms}
-    for receipt in sorted(receipts, key=lambda receipt: receipt.sequence):
-        cell = receipt.cell
-        known = 1 <= cell.block <= len(header.order) and cell.rung in header.plan.ladder
-        known = known and receipt.request.workload in header.plan.mix
-        if known and cell.arm in arms:
-            kept.append(receipt)
-        else:
-            where = f"arm {cell.arm}, block {cell.block}, {cell.rung} tokens of {receipt.request.workload}"
-            complaints.append(f"receipt {receipt.sequence}: {where} is no cell of the plan")
-    return kept, complaints
-
-
-def _belonging(receipts: list[Receipt], header: Header) -> list[Receipt]:
-    """The longest set of receipts, in order, that may be pooled; each is tried with those kept before it."""
-    kept: list[Receipt] = []
-    for receipt in receipts:
-        try:
-            check_pool([*kept, receipt], header)
-        except ReceiptError:
-            continue
-        kept.append(receipt)
-    return kept
 
 
 def found(
