@@ -36,18 +36,19 @@ def charts(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> No
 
 @app.command(epilog="Examples: battery report · battery report reference-cpu")
 def report(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
-    """Write the Markdown evidence and the findings (JSON) of campaigns from their receipts.
+    """Write the evidence of campaigns from their receipts: Markdown, the findings (JSON), and one HTML page.
 
     Exit 8 where the linter finds something in a page; it is written all the same, so that it can be read.
     """
     from battery.analyse import findings as analysis
     from battery.render import report as reporting
+    from battery.render.html.page import write_page
 
     violations = 0
     for folder in chosen(campaigns, root):
         found = analysis.analyse(folder)
         page, figures = reporting.write_report(found, root / "reports")
-        for path in (page, figures):
+        for path in (page, figures, write_page(folder, found, root / "reports")):
             out().print(str(path), markup=False)
         violations += told_violations(page, found)
     refuse(violations)
@@ -115,23 +116,6 @@ def lint(
     rows = [{"file": str(page), **msgspec.to_builtins(one)} for page, one in every]
     sys.stdout.write(json.dumps(rows, ensure_ascii=False) + "\n")
     refuse(len(every))
-
-
-@app.command(epilog="Example: battery verify reference-cpu")
-def verify(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
-    """Re-derive every committed figure from the receipts; exit 0 only if everything holds."""
-    from battery.render import verify as verification
-
-    broken = 0
-    for folder in chosen(campaigns, root):
-        problems = verification.verify(root, folder.name)
-        broken += len(problems)
-        for problem in problems:
-            typer.echo(f"{folder.name}: {problem}", err=True)
-        if not problems:
-            out().print(f"{folder.name}: holds (seal, findings, report, charts)", markup=False)
-    if broken:
-        raise VerifyFailed(f"{broken} things do not hold; each is named above")
 
 
 @app.command(
