@@ -57,6 +57,11 @@ class Fences(NamedTuple):
     listing: int | None
     """The system's list of processes (`crowd`)."""
 
+    @property
+    def exposed(self) -> bool:
+        """Whether programs run as who the server is and can name it: nothing keeps its limits from them."""
+        return not self.namespaces and self.user is None
+
 
 def build(root: str, without: frozenset[str] = frozenset()) -> Fences:
     """Raise all fences that one server shares among its programs; `root` is an empty folder.
@@ -98,6 +103,10 @@ def build(root: str, without: frozenset[str] = frozenset()) -> Fences:
         )
     if not namespaces:
         granted = _landlocked(root, without, standing, missing)
+        if user is None:
+            missing["limits of others"] = (
+                "a program can change limits and priority of this user's other processes"
+            )
         if user is None and "signals by Landlock" not in standing:
             missing["signals"] = "a program can end other processes of this user"
     try:
@@ -123,8 +132,7 @@ def _namespaces(
         kernel.unshare(own if admin else own | kernel.NEW_USERS)
         if not admin:
             kernel.map_one_user(_INNER, uid, gid)
-        if not _in_a_child(lambda: _forks(kernel.NEW_PIDS | kernel.NEW_IPC)):
-            raise OSError(errno.EPERM, "no process ids of a program's own")
+        _forks(kernel.NEW_PIDS | kernel.NEW_IPC)
         view.narrow(root)
     except OSError as reason:
         missing |= dict.fromkeys(names, f"no namespaces: {reason}")
@@ -179,7 +187,8 @@ def _forks(flags: int) -> None:
     """OSError where no child can be had in such namespaces."""
     if (child := kernel.fork(flags)) == 0:
         os._exit(0)
-    os.waitpid(child, 0)
+    if ended := os.waitpid(child, 0)[1]:
+        raise OSError(errno.EPERM, f"a process with ids of its own ended with {ended}")
 
 
 def _strangers(without: frozenset[str], missing: dict[str, str]) -> tuple[int | None, int | None]:
@@ -260,6 +269,9 @@ def give_up_rights(fences: Fences, user: int | None, folder: str | None = None) 
         _become(user)
     elif fences.namespaces:
         kernel.drop_capabilities()
+    else:  # where namespaces were begun and not all could be had, they left rights
+        with contextlib.suppress(OSError):
+            kernel.drop_capabilities()
     with contextlib.suppress(OSError):
         kernel.never_gain_privileges()
         kernel.die_with_parent()

@@ -2,7 +2,8 @@
 
 The order is the point. The program's process is forked by the server, which never reads a job, so tests, expected
 results and the job's token are in no memory that the program's comes from; and it holds no end of what verdicts are
-told by. A program can return what it likes; only a right result makes a check pass.
+told by. A program can return what it likes; only a right result makes a check pass. What a canonical solution returned,
+which the next programs are held to, goes back by the job's file and never through the server.
 
 A judge goes on to the next job while nothing of this one can be left in it: see `_leaves`.
 """
@@ -17,7 +18,7 @@ import resource
 import socket
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from battery.quality.sandbox import fences, limits
 from battery.quality.sandbox.inside import program
@@ -37,6 +38,8 @@ DEEP = 5000
 """Frames that checks may need."""
 LARGE = 128 << 20
 """Bytes that a judge may have held at a time and still go on to the next job."""
+LONG = 256 << 20
+"""Bytes of recorded results in a file."""
 KINDS: dict[str, Callable[[dict[str, Any], Remote, dict[str, Any]], None]] = {
     "humaneval": humaneval,
     "asserts": assertions,
@@ -50,14 +53,21 @@ def preside(jobs: socket.socket, standing: fences.Fences, spare: int) -> NoRetur
     """Judge what comes over `jobs` until it closes; each is a line of JSON with the job's file and two pipes' ends.
 
     What is told of a job is one line of JSON, after `BASE_HOLDS` where that is so; `leaves` in it says that the next
-    job needs another judge.
+    job needs another judge. Results that were recorded are left in the job's file, as JSON, and `filed` says so.
     """
-    _restrain(standing, spare)
+    kept_back: Exception | None = None
+    try:
+        _restrain(standing, spare)
+    except Exception as wrong:  # nothing is judged with rights that could not be given up
+        kept_back = wrong
     while True:
         line, files, _, _ = socket.recv_fds(jobs, 1 << 12, 3)
         if not line:
             os._exit(0)
-        verdict = _judged(jobs, files, json.loads(line)["memory"])
+        if kept_back:
+            verdict = _fault(kept_back, "the judge could not be fenced in: ") | {"leaves": True}
+        else:
+            verdict = _judged(jobs, files, json.loads(line)["memory"])
         jobs.sendall(json.dumps(verdict).encode() + b"\n")
         if verdict["leaves"]:
             os._exit(0)
@@ -69,18 +79,33 @@ def _judged(jobs: socket.socket, files: list[int], memory: int) -> dict[str, Any
     leaves = True
     try:
         _allow(3 * memory)  # to hold its results twice
-        with os.fdopen(job_fd, "rb") as source:
-            job = pickle.load(source)
-        job["tell"] = lambda: jobs.sendall(BASE_HOLDS)
-        verdict = _verdict(job, Ends(incoming, outgoing), memory)
+        with os.fdopen(job_fd, "r+b") as file:
+            job = pickle.load(file)
+            job["tell"] = lambda: jobs.sendall(BASE_HOLDS)
+            verdict = _verdict(job, Ends(incoming, outgoing), memory)
+            if (results := verdict.pop("expected", None)) is not None:
+                verdict["filed"] = _filed(file, results)
         verdict["token"] = job["token"]
         leaves = _leaves(job)
     except BaseException as wrong:
-        verdict = {"status": "fault", "detail": f"{type(wrong).__name__}: {wrong}"[:SHOWN]}
+        verdict = _fault(wrong)
     finally:
         for end in (incoming, outgoing):
             os.close(end)
     return {**verdict, "leaves": leaves}
+
+
+def _filed(file: IO[bytes], results: list[str]) -> bool:
+    """Leave recorded results in the job's file, in the job's place."""
+    file.seek(0)
+    file.truncate()
+    file.write(json.dumps(results).encode())
+    return True
+
+
+def _fault(wrong: BaseException, where: str = "") -> dict[str, Any]:
+    """The grader's own failure."""
+    return {"status": "fault", "detail": f"{where}{type(wrong).__name__}: {wrong}"[:SHOWN]}
 
 
 def _leaves(job: dict[str, Any]) -> bool:
@@ -103,7 +128,9 @@ def _grown() -> bool:
 def _restrain(standing: fences.Fences, spare: int) -> None:
     """Give up all rights that judging does not need."""
     os.setpgid(0, 0)
-    limits.hold(limits.held(limits.Limits(files=256), spare, but=("RLIMIT_AS", "RLIMIT_CPU")))
+    limits.hold(
+        limits.held(limits.Limits(files=256, file=LONG), spare, but=("RLIMIT_AS", "RLIMIT_CPU"))
+    )
     fences.give_up_rights(standing, standing.judge)
     sys.setrecursionlimit(DEEP)
 
