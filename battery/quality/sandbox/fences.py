@@ -104,17 +104,23 @@ def build(root: str, without: frozenset[str] = frozenset()) -> Fences:
     if not namespaces:
         granted = _landlocked(root, without, standing, missing)
         if user is None:
-            missing["limits of others"] = (
-                "a program can change limits and priority of this user's other processes"
-            )
-        if user is None and "signals by Landlock" not in standing:
-            missing["signals"] = "a program can end other processes of this user"
+            missing |= _of_one_user(standing)
     try:
         kernel.hide_memory()
         standing.append("untraceable")
     except OSError as reason:
         missing["untraceable"] = str(reason)
     return Fences(tuple(standing), missing, namespaces, user, judge, granted, listing)
+
+
+def _of_one_user(standing: list[str]) -> dict[str, str]:
+    """What is missing where a program runs as who the server is, and can name its processes."""
+    found = {
+        "limits of others": "a program can change limits and priority of this user's other processes"
+    }
+    if "signals by Landlock" not in standing:
+        found["signals"] = "a program can end other processes of this user"
+    return found
 
 
 def _namespaces(
