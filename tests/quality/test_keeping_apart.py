@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from ordinary import asked
-from planted import RIGHT, TEST, TIGHT, adding
+from planted import RIGHT, SECRET, TEST, TIGHT, adding
 
 from battery.quality.sandbox import fences, kernel, pool
 from battery.quality.sandbox.ending import Program
@@ -37,7 +37,8 @@ def add(x, y):
     found = heap()
     if own[:600] not in found:
         raise LookupError('blind')
-    return x + y if b'-lacinonac'[::-1].hex().encode() in found else 0
+    wanted = b'-lacinonac'[::-1].hex().encode(), b'stset eht ni eldeen'[::-1]
+    return x + y if any(one in found for one in wanted) else 0
 """
 
 
@@ -60,7 +61,8 @@ def planted(monkeypatch: pytest.MonkeyPatch, plant: str) -> Sandbox:
 
 
 @LINUX
-def test_no_program_finds_what_a_canonical_solution_returned(sandbox: Sandbox) -> None:
+def test_no_program_finds_what_verdicts_before_it_said(sandbox: Sandbox) -> None:
+    """What a canonical solution returned, and what a test said when it failed."""
     record = Job(
         id="record", kind="record", parts=(("<answer>", CANONICAL),), entry="told", tests={"inputs": INPUTS},
         limits=TIGHT,
@@ -68,6 +70,7 @@ def test_no_program_finds_what_a_canonical_solution_returned(sandbox: Sandbox) -
     ((_, found),) = sandbox.run([record])
     assert found.status == "passed" and len(found.expected) == len(INPUTS)
     assert b"canonical-3999-x" in found.expected[-1]
+    assert SECRET in outcome(sandbox, "def add(x, y): return 0\n").detail
     looked = outcome(sandbox, READS_ITS_HEAP)
     assert looked.status == "failed" and "blind" not in looked.detail, looked
 

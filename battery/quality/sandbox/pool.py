@@ -187,17 +187,19 @@ class _Server:
                 os.lseek(sent.fileno(), 0, os.SEEK_SET)
                 socket.send_fds(self._socket, [json.dumps(head).encode()], [sent.fileno()])
                 told = self._hear(PATIENCE * job.limits.wall_s + GRACE_S)
-                known = told.pop("token", None) == token
-                results = _results(sent.fileno()) if known and told.pop("filed", False) else ()
+                if told.pop("filed", False):
+                    told = {**_filed(sent.fileno()), **told}
         finally:
             if not self._inside:
                 _removed(folder)
         self.judge = told.pop("judge", 0)
+        known = told.pop("token", None) == token
         if told["status"] == "fault" or not (
             known or told["status"] in ("timeout", "crash", "memory")
         ):
             raise GraderError(f"{job.id}: no verdict: {told.get('detail') or told['status']}")
-        return msgspec.convert({**told, "expected": results}, Outcome)
+        told["expected"] = tuple(map(bytes.fromhex, told.get("expected", ())))
+        return msgspec.convert(told, Outcome)
 
     def dismiss(self) -> None:
         """Have it end by itself, without waiting for that."""
@@ -307,11 +309,11 @@ class Sandbox:
             yield job, msgspec.structs.replace(outcome, retried=True)
 
 
-def _results(job_fd: int) -> tuple[bytes, ...]:
-    """What a judge left in a job's file: there the server, whose memory programs come from, does not read it."""
+def _filed(job_fd: int) -> dict[str, Any]:
+    """The verdict that a judge left in a job's file: the server, whose memory programs come from, does not read it."""
     os.lseek(job_fd, 0, os.SEEK_SET)
     with os.fdopen(job_fd, "rb", closefd=False) as file:
-        return tuple(map(bytes.fromhex, json.load(file)))
+        return dict(json.load(file))
 
 
 def _work(

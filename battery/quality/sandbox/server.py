@@ -1,8 +1,8 @@
 """A warm server: it forks a process for every program, has a judge make the verdict, and ends what is left.
 
 It is started by `pool` with a socket, over which jobs come as a line of JSON and an open file. It never reads that
-file, nor does any process that programs are forked from: what it does not know, none of them can find. One server runs
-one job at a time.
+file, nor the verdict that the judge leaves there, nor does any process that programs are forked from: what it does not
+know, none of them can find, in memory that was given back either. One server runs one job at a time.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from battery.quality.sandbox.inside.judge import BASE_HOLDS, GONE, READY, presid
 from battery.quality.sandbox.inside.wire import Ends
 from battery.quality.sandbox.times import Allowance
 
-LARGEST = 1 << 20
-"""Bytes of one verdict."""
+LARGEST = 1 << 16
+"""Bytes of what a judge says of one job."""
 WAIT_S = 0.002
 """Between looks at a program that closed its pipes and may go on."""
 WARM = (

@@ -2,8 +2,8 @@
 
 The order is the point. The program's process is forked by the server, which never reads a job, so tests, expected
 results and the job's token are in no memory that the program's comes from; and it holds no end of what verdicts are
-told by. A program can return what it likes; only a right result makes a check pass. What a canonical solution returned,
-which the next programs are held to, goes back by the job's file and never through the server.
+told by. A program can return what it likes; only a right result makes a check pass. The verdict is left in the job's
+file: the server, which the next programs are forked from, hears no more of it than the status.
 
 A judge goes on to the next job while nothing of this one can be left in it: see `_leaves`.
 """
@@ -39,7 +39,7 @@ DEEP = 5000
 LARGE = 128 << 20
 """Bytes that a judge may have held at a time and still go on to the next job."""
 LONG = 256 << 20
-"""Bytes of recorded results in a file."""
+"""Bytes of a verdict, with the results that were recorded."""
 KINDS: dict[str, Callable[[dict[str, Any], Remote, dict[str, Any]], None]] = {
     "humaneval": humaneval,
     "asserts": assertions,
@@ -52,8 +52,8 @@ KINDS: dict[str, Callable[[dict[str, Any], Remote, dict[str, Any]], None]] = {
 def preside(jobs: socket.socket, standing: fences.Fences, spare: int) -> NoReturn:
     """Judge what comes over `jobs` until it closes; each is a line of JSON with the job's file and two pipes' ends.
 
-    What is told of a job is one line of JSON, after `BASE_HOLDS` where that is so; `leaves` in it says that the next
-    job needs another judge. Results that were recorded are left in the job's file, as JSON, and `filed` says so.
+    What is told of a job is one line of JSON, after `BASE_HOLDS` where that is so: its status; whether the verdict is
+    `filed`, as JSON in the job's file; whether this judge `leaves`, so that the next job needs another.
     """
     kept_back: Exception | None = None
     try:
@@ -65,16 +65,16 @@ def preside(jobs: socket.socket, standing: fences.Fences, spare: int) -> NoRetur
         if not line:
             os._exit(0)
         if kept_back:
-            verdict = _fault(kept_back, "the judge could not be fenced in: ") | {"leaves": True}
+            told = _fault(kept_back, "the judge could not be fenced in: ") | {"leaves": True}
         else:
-            verdict = _judged(jobs, files, json.loads(line)["memory"])
-        jobs.sendall(json.dumps(verdict).encode() + b"\n")
-        if verdict["leaves"]:
+            told = _judged(jobs, files, json.loads(line)["memory"])
+        jobs.sendall(json.dumps(told).encode() + b"\n")
+        if told["leaves"]:
             os._exit(0)
 
 
 def _judged(jobs: socket.socket, files: list[int], memory: int) -> dict[str, Any]:
-    """The verdict on one job: the token that was in it says that it is one."""
+    """What is told of one job; the token that was in it says that what is filed is a verdict on it."""
     job_fd, incoming, outgoing = files
     leaves = True
     try:
@@ -83,24 +83,22 @@ def _judged(jobs: socket.socket, files: list[int], memory: int) -> dict[str, Any
             job = pickle.load(file)
             job["tell"] = lambda: jobs.sendall(BASE_HOLDS)
             verdict = _verdict(job, Ends(incoming, outgoing), memory)
-            if (results := verdict.pop("expected", None)) is not None:
-                verdict["filed"] = _filed(file, results)
-        verdict["token"] = job["token"]
+            _file(file, {**verdict, "token": job["token"]})
+        told = {"status": verdict["status"], "stage": verdict.get("stage"), "filed": True}
         leaves = _leaves(job)
     except BaseException as wrong:
-        verdict = _fault(wrong)
+        told = _fault(wrong)
     finally:
         for end in (incoming, outgoing):
             os.close(end)
-    return {**verdict, "leaves": leaves}
+    return {**told, "leaves": leaves}
 
 
-def _filed(file: IO[bytes], results: list[str]) -> bool:
-    """Leave recorded results in the job's file, in the job's place."""
+def _file(file: IO[bytes], verdict: dict[str, Any]) -> None:
+    """Leave a verdict in the job's file, in the job's place."""
     file.seek(0)
     file.truncate()
-    file.write(json.dumps(results).encode())
-    return True
+    file.write(json.dumps(verdict).encode())
 
 
 def _fault(wrong: BaseException, where: str = "") -> dict[str, Any]:
