@@ -4,9 +4,10 @@ On Linux the warm server of a worker moves, once, into namespaces of its own: a 
 interpreter, its packages and a few devices, all read-only, and a network without interfaces. Each program gets process
 ids and shared memory of its own, an empty folder in memory, a user without rights (where the server is an
 administrator), and limits; its process can neither see nor signal any other, and what it starts dies with it. Where
-namespaces are forbidden (some containers) Landlock keeps an ordinary user's programs from files, TCP and other
-processes, as far as the kernel knows it. Without either (macOS, an old kernel) there remain the limits, the process
-group, the folder and, for an administrator, the other user.
+namespaces are forbidden (some containers) Landlock keeps an ordinary user's programs from files, TCP and signals to
+others, as far as the kernel knows it; limits it does not know, so a server whose own were changed is replaced. Without
+either (macOS, an old kernel) there remain the limits, the process group, the folder and, for an administrator, the
+other user.
 """
 
 from __future__ import annotations
