@@ -183,12 +183,13 @@ class _Server:
         try:
             with tempfile.TemporaryFile() as sent:
                 pickle.dump(payload, sent, 5)
+                size = sent.tell()
                 sent.flush()
                 os.lseek(sent.fileno(), 0, os.SEEK_SET)
                 socket.send_fds(self._socket, [json.dumps(head).encode()], [sent.fileno()])
                 told = self._hear(PATIENCE * job.limits.wall_s + GRACE_S)
                 if told.pop("filed", False):
-                    told = {**_filed(sent.fileno()), **told}
+                    told = {**_filed(sent.fileno(), size), **told}
         finally:
             if not self._inside:
                 _removed(folder)
@@ -309,9 +310,9 @@ class Sandbox:
             yield job, msgspec.structs.replace(outcome, retried=True)
 
 
-def _filed(job_fd: int) -> dict[str, Any]:
-    """The verdict that a judge left in a job's file: the server, whose memory programs come from, does not read it."""
-    os.lseek(job_fd, 0, os.SEEK_SET)
+def _filed(job_fd: int, size: int) -> dict[str, Any]:
+    """The verdict that a judge left behind a job: the server, whose memory programs come from, does not read it."""
+    os.lseek(job_fd, size, os.SEEK_SET)
     with os.fdopen(job_fd, "rb", closefd=False) as file:
         return dict(json.load(file))
 

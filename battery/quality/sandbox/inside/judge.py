@@ -18,7 +18,7 @@ import resource
 import socket
 import sys
 from collections.abc import Callable
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 from battery.quality.sandbox import fences, limits
 from battery.quality.sandbox.inside import program
@@ -38,8 +38,8 @@ DEEP = 5000
 """Frames that checks may need."""
 LARGE = 128 << 20
 """Bytes that a judge may have held at a time and still go on to the next job."""
-LONG = 256 << 20
-"""Bytes of a verdict, with the results that were recorded."""
+LONG = 1 << 30
+"""Bytes of a job's file with the verdict, results that were recorded among it."""
 KINDS: dict[str, Callable[[dict[str, Any], Remote, dict[str, Any]], None]] = {
     "humaneval": humaneval,
     "asserts": assertions,
@@ -53,7 +53,7 @@ def preside(jobs: socket.socket, standing: fences.Fences, spare: int) -> NoRetur
     """Judge what comes over `jobs` until it closes; each is a line of JSON with the job's file and two pipes' ends.
 
     What is told of a job is one line of JSON, after `BASE_HOLDS` where that is so: its status; whether the verdict is
-    `filed`, as JSON in the job's file; whether this judge `leaves`, so that the next job needs another.
+    `filed`, as JSON at the end of the job's file; whether this judge `leaves`, so that the next job needs another.
     """
     kept_back: Exception | None = None
     try:
@@ -83,7 +83,8 @@ def _judged(jobs: socket.socket, files: list[int], memory: int) -> dict[str, Any
             job = pickle.load(file)
             job["tell"] = lambda: jobs.sendall(BASE_HOLDS)
             verdict = _verdict(job, Ends(incoming, outgoing), memory)
-            _file(file, {**verdict, "token": job["token"]})
+            file.seek(0, os.SEEK_END)  # to cut it short would have it written to a disk
+            file.write(json.dumps({**verdict, "token": job["token"]}).encode())
         told = {"status": verdict["status"], "stage": verdict.get("stage"), "filed": True}
         leaves = _leaves(job)
     except BaseException as wrong:
@@ -92,13 +93,6 @@ def _judged(jobs: socket.socket, files: list[int], memory: int) -> dict[str, Any
         for end in (incoming, outgoing):
             os.close(end)
     return {**told, "leaves": leaves}
-
-
-def _file(file: IO[bytes], verdict: dict[str, Any]) -> None:
-    """Leave a verdict in the job's file, in the job's place."""
-    file.seek(0)
-    file.truncate()
-    file.write(json.dumps(verdict).encode())
 
 
 def _fault(wrong: BaseException, where: str = "") -> dict[str, Any]:
