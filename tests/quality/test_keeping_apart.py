@@ -127,12 +127,24 @@ def test_a_signal_without_a_name_is_a_crash_too() -> None:
     assert running.unfenced()["detail"].endswith(f"ended by signal {number}")
 
 
+NO_CLONE3 = "from battery.quality.sandbox import kernel\nkernel._CLONE3 = 100_000\n"
+FILTERED = """
+from battery.quality.sandbox import kernel
+whole = kernel._forked
+def filtered(name, told):
+    if name == 'clone3':
+        raise PermissionError(1, 'not a call that we know')
+    return whole(name, told)
+kernel._forked = filtered
+"""
+
+
 @LINUX
+@pytest.mark.parametrize("lacks", [NO_CLONE3, FILTERED], ids=["unknown", "filtered"])
 def test_without_the_newer_call_the_older_one_gives_the_same_fences(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch, lacks: str
 ) -> None:
-    """Kernels before 5.3, and filters that answer calls which they do not know as if there were none."""
-    lacks = "from battery.quality.sandbox import kernel\nkernel._CLONE3 = 100_000\n"
+    """Kernels before 5.3, and filters that refuse what they do not know."""
     with planted(monkeypatch, lacks) as older:
         assert (older.fences, older.missing) == (sandbox.fences, sandbox.missing)
         assert outcome(older).status == "passed"

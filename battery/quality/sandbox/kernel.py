@@ -25,7 +25,7 @@ _DETACH = 2
 _CLONE3 = 435
 """The number of the call, on every architecture alike."""
 _CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120}
-"""The older call, for kernels before 5.3 and filters of system calls that do not know the newer one."""
+"""The older call, for kernels before 5.3 and for filters of system calls, which refuse what they do not know."""
 _DUMPABLE, _DEATH_SIGNAL, _SUBREAPER, _NO_NEW_PRIVILEGES = 4, 1, 36, 38
 _CAPABILITY_VERSION = 0x20080522
 _LOCKED = {2: 2, 4: 4, 8: 8, 1024: 1024, 2048: 2048, 4096: 1 << 21}
@@ -73,7 +73,7 @@ def fork(flags: int) -> int:
         return _forked("clone3", newer)
     except OSError as lacking:
         number = _CLONE.get(os.uname().machine)
-        if lacking.errno != errno.ENOSYS or number is None:
+        if lacking.errno not in (errno.ENOSYS, errno.EPERM) or number is None:
             raise
     nothing = ctypes.c_long(0)
     return _forked(
