@@ -205,3 +205,21 @@ def test_the_limit_on_processes_leaves_room_for_all_workers(
     """They belong to one user, where programs do not become another."""
     monkeypatch.setattr(os, "geteuid", lambda: 1 << 30)  # one who has no processes
     assert pool._spare(40) >= 3 * 40
+
+
+@LINUX
+def test_a_program_of_an_administrator_cannot_change_the_machines_devices() -> None:
+    """Where the interpreter is closed to others, programs stay who the server is, without its rights."""
+    if os.geteuid() != 0:
+        pytest.skip("devices are an administrator's")
+    changes = (
+        "import os\ndef add(x, y):\n"
+        "    try: os.chmod('/dev/null', os.stat('/dev/null').st_mode & 0o7777)\n"
+        "    except OSError: return 0\n"
+        "    return x + y\n"
+    )
+    writes = "def add(x, y): return open('/dev/null', 'w').write('x' * (x + y))\n"
+    with Sandbox(1, without=("user",)) as made:
+        if "files read-only" not in made.fences:
+            pytest.skip(made.missing["files read-only"])
+        assert [outcome(made, code).status for code in (changes, writes)] == ["failed", "passed"]
