@@ -75,6 +75,28 @@ def test_no_program_finds_what_verdicts_before_it_said(sandbox: Sandbox) -> None
     assert looked.status == "failed" and "blind" not in looked.detail, looked
 
 
+KEYS = """
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+ADD, CONTROL = {'x86_64': (248, 250), 'aarch64': (217, 219)}[os.uname().machine]
+RING, SEARCH = -4, 10  # of this user
+def leave(): return libc.syscall(ADD, b'user', b'left', b'it', 2, RING) > 0
+def find(): return libc.syscall(CONTROL, SEARCH, RING, b'user', b'left', 0) > 0
+"""
+
+
+@LINUX
+def test_no_program_finds_keys_that_another_left_with_the_kernel(sandbox: Sandbox) -> None:
+    if os.uname().machine not in ("x86_64", "aarch64") or "unprivileged user" not in sandbox.fences:
+        pytest.skip("each program is another user only where the server is an administrator")
+    both = outcome(sandbox, f"{KEYS}def add(x, y): return x + y if leave() and find() else 0\n")
+    if both.status != "passed":
+        pytest.skip("this kernel keeps no keys, or not for us")
+    assert (
+        outcome(sandbox, f"{KEYS}def add(x, y): return x + y if find() else 0\n").status == "failed"
+    )
+
+
 @LINUX
 def test_a_judge_keeps_no_file_of_a_job(sandbox: Sandbox) -> None:
     sandbox._servers[0]._stop()

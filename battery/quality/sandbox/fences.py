@@ -27,8 +27,8 @@ from battery.quality.sandbox.view import WORK
 
 MEMORY_DISK = 32 << 20
 _INNER = 1000
-_STRANGER = 0x60000000
-"""A user id that nobody has, plus twice the server's process id."""
+_STRANGER, _STRANGERS = 0x60000000, 512
+"""User ids that nobody has: so many for each process id that a server can have."""
 
 
 class Unfenced(Exception):
@@ -50,13 +50,19 @@ class Fences(NamedTuple):
     missing: dict[str, str]
     namespaces: bool
     user: int | None
-    """Whom a program becomes; None: it stays who the server is."""
+    """Whom the first program becomes; None: all stay who the server is."""
     judge: int | None
     """Whom the judge becomes."""
     granted: tuple[landlock.Grant, ...] | None
     """What Landlock leaves within reach, a program's folder apart; None: it is not used."""
     listing: int | None
     """The system's list of processes (`crowd`)."""
+
+    def of_job(self, number: int) -> Fences:
+        """With another user than the programs before: what the kernel keeps for one (keys) outlives its processes."""
+        if self.user is None:
+            return self
+        return self._replace(user=self.user + number % (_STRANGERS - 1))
 
     @property
     def exposed(self) -> bool:
@@ -203,13 +209,14 @@ def _strangers(without: frozenset[str], missing: dict[str, str]) -> tuple[int | 
     if os.geteuid() != 0:
         return None, None
     reason = "not used, as asked" if "user" in without else ""
-    user = _STRANGER + 2 * os.getpid()
+    judge = _STRANGER + _STRANGERS * os.getpid()
+    user = judge + 1
     if not reason and not _in_a_child(lambda: _as_a_stranger(user)):
         reason = "another user could not read the interpreter's files"
     if reason:
         missing["unprivileged user"] = reason
         return None, None
-    return user, user + 1
+    return user, judge
 
 
 def _as_a_stranger(user: int) -> None:

@@ -75,7 +75,7 @@ class Server:
     def __init__(self, connection: socket.socket, fenced: fences.Fences, spare: int) -> None:
         self._connection, self._fenced, self._spare = connection, fenced, spare
         self._judge = _Judge()
-        self._bound = limits.own()
+        self._bound, self._jobs = limits.own(), 0
 
     def served(self) -> bool:
         """Answer one job, in a frame that ends with it: whatever is forked for the next finds nothing of this one.
@@ -108,11 +108,12 @@ class Server:
                 with contextlib.suppress(ImportError):
                     importlib.import_module(name)
         began = time.perf_counter()
-        with fences.folder(head["folder"], self._fenced) as where:
-            if not self._fenced.namespaces and self._fenced.user is not None:
-                os.chown(where, self._fenced.user, self._fenced.user)
+        fenced, self._jobs = self._fenced.of_job(self._jobs), self._jobs + 1
+        with fences.folder(head["folder"], fenced) as where:
+            if not fenced.namespaces and fenced.user is not None:
+                os.chown(where, fenced.user, fenced.user)
             held = limits.held(bounds, self._spare)
-            running = self._begun(fences.Place(where, self._fenced, held), bounds, job_fd)
+            running = self._begun(fences.Place(where, fenced, held), bounds, job_fd)
             answer: dict[str, Any] = {}
             try:
                 answer = self._heard(running, bounds)
