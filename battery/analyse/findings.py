@@ -18,6 +18,7 @@ from battery.analyse import doubts as doubting
 from battery.analyse import drift as drifting
 from battery.analyse import facts, gating, speed, stopping
 from battery.analyse import quality as grading
+from battery.analyse.admitted import admitted
 from battery.analyse.bars import BarResult
 from battery.analyse.blocks import left_beside, with_journal
 from battery.analyse.conditions import Beside, Case, Doubt
@@ -38,14 +39,15 @@ from battery.analyse.rows import MEASURES, rows
 from battery.analyse.speed import Comparison, Ladder, Level
 from battery.analyse.stats import FEWEST_BLOCKS, Verdict
 from battery.analyse.stopping import Stopped
+from battery.analyse.within import Within
+from battery.analyse.within import fields as within_fields
 from battery.analyse.workloads import ByWorkload, by_workload, fields
 from battery.ledger import journal, strict
 from battery.ledger.claims import Bar
-from battery.ledger.errors import ReceiptError
 from battery.ledger.journal import Events
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
-from battery.ledger.store import Campaign, Earlier, Header, Screen, check_pool, pretty, replace
+from battery.ledger.store import Campaign, Earlier, Header, Screen, pretty, replace
 
 SCHEMA = 1
 _DIGITS = 9
@@ -119,6 +121,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     """Not written where no arm was asked, so that findings of speed alone have the bytes that they had."""
     workloads: tuple[ByWorkload, ...] | msgspec.UnsetType = msgspec.UNSET
     """Each kind of text by itself, where the plan measures several; everything else is over their equal shares."""
+    within: Within | msgspec.UnsetType = msgspec.UNSET
+    """What happened inside the pooled cells; not there where nothing of it is known."""
 
     @property
     def by_workload(self) -> tuple[ByWorkload, ...]:
@@ -149,13 +153,11 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
         self, bars: Sequence[Bar], sealed: bool = False, declared: bool = False
     ) -> tuple[BarResult, ...]:
         """What became of these bars: `declared` in the plan and `sealed` with it, or named afterwards."""
-        voids = [
-            f"invalid: {d.what}" for d in self.doubts if d.severity == "void" and d.arm is None
-        ]
+        voids = [d.what for d in self.doubts if d.severity == "void" and d.arm is None]
         waits = "" if self.stopped.ended_at else self.stopped.why
         measured = barring.Measured(
             plan=self.plan, control=self.control, candidates=self.candidates, comparisons=self.comparisons,
-            hindrance=voids[0] if voids else waits, quality=self.graded,
+            hindrance=f"invalid: {voids[0]}" if voids else waits, quality=self.graded,
         )  # fmt: skip
         return barring.results(bars, measured, sealed, declared)
 
@@ -182,56 +184,20 @@ def analyse(folder: Path) -> Findings:
     """
     campaign = Campaign(folder)
     header = campaign.header()
-    receipts, unreadable = campaign.readable()
-    receipts, strangers = _planned(receipts, header)
-    unreadable += strangers
-    pool = ""
-    try:
-        check_pool(receipts, header)
-    except ReceiptError as refused:
-        pool = str(refused)
-        receipts = _belonging(receipts, header)
+    seen = admitted(campaign, header)
     sealed = campaign.sealed()
     intact = sealed is not None and campaign.chain().seal == sealed.seal
     return found(
-        receipts,
+        seen.receipts,
         header,
-        unreadable,
-        pool,
+        seen.complaints,
+        seen.pool,
         sealed.seal if sealed else None,
         intact,
         campaign.journal(),
         left_beside(campaign),
         grading.quality(folder, header),
     )
-
-
-def _planned(receipts: list[Receipt], header: Header) -> tuple[list[Receipt], list[str]]:
-    """The receipts whose coordinates the plan has, in order, and a complaint for each other one."""
-    kept, complaints = [], []
-    arms = {arm.name for arm in header.arms}
-    for receipt in sorted(receipts, key=lambda receipt: receipt.sequence):
-        cell = receipt.cell
-        known = 1 <= cell.block <= len(header.order) and cell.rung in header.plan.ladder
-        known = known and receipt.request.workload in header.plan.mix
-        if known and cell.arm in arms:
-            kept.append(receipt)
-        else:
-            where = f"arm {cell.arm}, block {cell.block}, {cell.rung} tokens of {receipt.request.workload}"
-            complaints.append(f"receipt {receipt.sequence}: {where} is no cell of the plan")
-    return kept, complaints
-
-
-def _belonging(receipts: list[Receipt], header: Header) -> list[Receipt]:
-    """The longest set of receipts, in order, that may be pooled; each is tried with those kept before it."""
-    kept: list[Receipt] = []
-    for receipt in receipts:
-        try:
-            check_pool([*kept, receipt], header)
-        except ReceiptError:
-            continue
-        kept.append(receipt)
-    return kept
 
 
 def found(
@@ -249,8 +215,7 @@ def found(
 
     `unreadable` are complaints about receipts left out, `pool` why some could not be pooled, `intact` whether the files
     are those that were sealed. `events` are those of the journal: looks that it notes are what happened; without them
-    they are derived. `beside` explains numbers that no receipt has here;
-    `quality` is what quality receipts told.
+    they are derived. `beside` explains numbers that no receipt has here; `quality` is what quality receipts told.
     """
     beside = with_journal(beside, events)
     whole = _everything(receipts, header, list(unreadable), pool, seal, events, beside)
@@ -289,7 +254,7 @@ def _everything(
     levels, latest = speed.levels(frame, header), facts.latest(receipts, header, counted)
     besides = facts.oom_besides(receipts, latest)
     return Findings(
-        **_fixed(header), **fields(kinds),
+        **_fixed(header), **fields(kinds), **within_fields(case.pooled, header),
         status="incomplete" if stopped.ended_at is None else "complete",
         seal=seal, seeds=_seeds(receipts),
         journal=journal.tally(events), blocks_complete=complete, stopped=stopped, receipts=len(receipts),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from battery.analyse.findings import Findings
 from battery.analyse.mechanism import Mechanism
 from battery.analyse.speed import FACTORS
-from battery.render import words
+from battery.render import sources, tradeoff, words
+from battery.render.chart import embedded
+from battery.render.marks import cited
 from battery.render.words import table
 
 
@@ -18,6 +20,7 @@ def section(findings: Findings) -> str:
         "### 1.6 Speculation",
         "Decode rate = tokens per step / seconds per step. The first depends on the text that the seed led to, the"
         " second is the speed of the code.",
+        *_pictures(findings),
         found,
     ]
     if findings.mechanisms:
@@ -28,6 +31,13 @@ def section(findings: Findings) -> str:
             "\n".join(f"- {sentence(one)}" for one in findings.mechanisms),
         ]
     return "\n\n".join(parts)
+
+
+def _pictures(findings: Findings) -> list[str]:
+    """The chart of both factors, where section 1.6.1 has none by kind of text."""
+    if findings.by_workload:
+        return []
+    return [embedded(findings, one) for one in tradeoff.charts(findings).values()]
 
 
 def factors(findings: Findings) -> str:
@@ -43,7 +53,12 @@ def factors(findings: Findings) -> str:
                 [
                     arm.arm.name,
                     f"{rung:,}",
-                    *(words.level(one, words.requests(findings)) for one in found),
+                    *(
+                        cited(
+                            words.level(one, words.requests(findings)), sources.level(findings, one)
+                        )
+                        for one in found
+                    ),
                 ]
             )
     if not rows:
@@ -58,8 +73,15 @@ def ratios(findings: Findings) -> str:
     """Every candidate's ratios to the control, with what they do not explain."""
     rows = [
         (
-            one.candidate, f"{one.rung:,}", words.interval(one.decode), words.interval(one.tokens_per_step),
-            words.interval(one.seconds_per_step), words.change(one.remainder, True), one.moved,
+            one.candidate, f"{one.rung:,}",
+            *(
+                cited(words.interval(told), sources.mechanism(findings, one, metric))
+                for metric, told in (
+                    ("decode", one.decode), ("tokens_per_step", one.tokens_per_step),
+                    ("seconds_per_step", one.seconds_per_step),
+                )
+            ),
+            words.change(one.remainder, True), one.moved,
         )
         for one in findings.mechanisms
     ]  # fmt: skip
