@@ -87,8 +87,10 @@ def find(): return libc.syscall(CONTROL, SEARCH, RING, b'user', b'left', 0) > 0
 
 @LINUX
 def test_no_program_finds_keys_that_another_left_with_the_kernel(sandbox: Sandbox) -> None:
-    if os.uname().machine not in ("x86_64", "aarch64") or "unprivileged user" not in sandbox.fences:
-        pytest.skip("each program is another user only where the server is an administrator")
+    if os.uname().machine not in ("x86_64", "aarch64"):
+        pytest.skip("the numbers of the calls are not known")
+    if "keys" in sandbox.missing:
+        pytest.skip(sandbox.missing["keys"])
     both = outcome(sandbox, f"{KEYS}def add(x, y): return x + y if leave() and find() else 0\n")
     if both.status != "passed":
         pytest.skip("this kernel keeps no keys, or not for us")
