@@ -15,9 +15,9 @@ READY := $(VENV)/.ready
 FLEET := .venv-fleet
 .DEFAULT_GOAL := help
 
-.PHONY: help setup battery run quality plan status charts report pictures lint verify bars arms doctor probe import combine diff \
-  pack pr init test test-fleet check bench-client bench-stats bench-engine bench-acceptance bench-scoring bisect census soak \
-  soak-switchboard lock clean
+.PHONY: help setup battery run quality score beside plan status charts report pictures lint verify bars arms doctor probe \
+  import combine diff pack pr init test test-fleet check bench-client bench-stats bench-engine bench-acceptance bench-scoring \
+  bisect census soak soak-switchboard lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,12 @@ battery run: $(READY) ## measure ARMS by PLAN; goes on where it stopped   (ARMS=
 quality: $(READY) ## ask ARMS coding tasks and run what they answer, fenced   (SUITES=humaneval,mbpp ASK="--cap 512 --data file")
 	@$(BIN)/switchboard fetch smollm2-135m
 	@$(BIN)/battery quality --arms $(ARMS) --suites $(SUITES) --allow-code-execution $(if $(CAMPAIGN),--campaign $(CAMPAIGN)) $(ASK)
+
+score: $(READY) ## grade the saved answers of CAMPAIGN again, without a server
+	@$(BIN)/battery score $(CAMPAIGN) --allow-code-execution
+
+beside: $(READY) ## the intervals of the replay CAMPAIGN beside those of the campaign whose texts it followed
+	@$(BIN)/battery beside $(CAMPAIGN)
 
 plan: $(READY) ## the order in which ARMS would run; starts nothing   (BUDGET=2h: what could be detected in it)
 	@$(BIN)/battery plan $(CHOICE) --plan $(PLAN) $(if $(BUDGET),--power --budget $(BUDGET))

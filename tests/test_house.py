@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from battery.bench.backends import known_backends, load_backend
+from battery.cli.options import app
 from battery.ledger.arm import known_arms, load_arm
 from battery.ledger.plan import known_plans, load_plan
 
@@ -98,6 +99,25 @@ def test_committed_text_names_no_machine_path_or_package_host() -> None:
 def _half_merged(text: str) -> bool:
     """Whether both marks that a merge leaves around a conflict begin lines of this text."""
     return all(re.search(f"^{mark * 7} ", text, re.MULTILINE) for mark in "<>")
+
+
+def test_every_verb_has_a_target_of_its_name_and_an_example() -> None:
+    """As README says; `make check` was the checks of the code before `battery check` was."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = {
+        name
+        for line in re.findall(r"^([a-z -]+):", makefile, re.MULTILINE)
+        for name in line.split()
+    }
+    verbs = {
+        one.name or one.callback.__name__: one for one in app.registered_commands if one.callback
+    }
+    assert (
+        {"run", "verify", "pr"} <= set(verbs)
+        and verbs.keys() - {"check"} <= targets
+        and "bars" in targets
+    )
+    assert all("Example" in (one.epilog or "") for one in verbs.values())
 
 
 def test_the_marks_of_a_merge_are_seen() -> None:

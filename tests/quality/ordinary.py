@@ -18,12 +18,14 @@ from typing import Any
 HERE = Path(__file__).parent
 
 
-def asked(programs: dict[str, Any], *, deny: bool = False, without: tuple[str, ...] = ()) -> Any:
+def asked(
+    programs: dict[str, Any], *, deny: bool = False, without: tuple[str, ...] = (), workers: int = 2
+) -> Any:
     """What an ordinary user's sandbox says: `fences`, `missing`, `user`, and `found`, by program's name.
 
     `deny`: it may make no namespaces; `without`: means not to use. A program is code, a test or None, and limits.
     """
-    words = {"programs": programs, "deny": deny, "without": without}
+    words = {"programs": programs, "deny": deny, "without": without, "workers": workers}
     python, who = interpreter()
     done = subprocess.run(
         [python, str(HERE / "ordinary.py")], input=json.dumps(words), env=_environment(), capture_output=True,
@@ -76,7 +78,7 @@ def main() -> None:
         adding(code, TIGHT._replace(**limits), test or TEST, name)
         for name, (code, test, limits) in told["programs"].items()
     ]
-    with Sandbox(2, without=told["without"]) as sandbox:
+    with Sandbox(told["workers"], without=told["without"]) as sandbox:
         # what signals or deletes is let loose only where a process sees none but its own
         loose = jobs if told["deny"] or "own process ids" in sandbox.fences else []
         found = {job.id: [one.status, one.detail, one.retried] for job, one in sandbox.run(loose)}

@@ -204,4 +204,12 @@ def test_packages_are_told_by_name_and_version(tmp_path: Path) -> None:
         "numpy-2.4.0.dist-info",
         "old-1.0.egg-info",
     }
+    being_made, egg = tmp_path / "source" / "mine.egg-info", tmp_path / "other-2.0-py3.11.egg"
+    being_made.mkdir(parents=True)
+    told = []
+    for version in ("1.0", "1.1"):
+        (being_made / "PKG-INFO").write_text(f"Name: mine\nVersion: {version}\n")
+        told.append(installed([str(being_made.parent), str(egg)]))
+    assert told[0] ^ told[1] == {f"mine.egg-info Version: {version}" for version in ("1.0", "1.1")}
+    assert egg.name in told[0]
     assert f"numpy-{metadata.version('numpy')}.dist-info" in installed(sys.path)

@@ -20,6 +20,8 @@ from battery.quality.sandbox.pool import GraderError, Job, Outcome, Sandbox
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
     with Sandbox(1) as made:
+        if "limits of others" in made.missing:
+            pytest.skip("where programs can name their judge, each has another")
         yield made
 
 

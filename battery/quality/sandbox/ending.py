@@ -44,7 +44,7 @@ class Program:
         if code in (-signal.SIGXCPU, -signal.SIGKILL) and cpu > bounds.cpu_s / 2:
             return {"status": "timeout", "detail": f"it used {cpu:.1f} s of processor time"}
         if code < 0:
-            return {"status": "crash", "detail": f"ended by {signal.Signals(-code).name}"}
+            return {"status": "crash", "detail": f"ended by {_named(-code)}"}
         return {
             "status": "failed",
             "detail": f"it ended itself (exit {code}) before its checks had run",
@@ -54,7 +54,7 @@ class Program:
         """Why it never said that it was ready: no answer's fault."""
         assert self._status is not None, "it runs"
         code = os.waitstatus_to_exitcode(self._status[0])
-        reason = os.strerror(code) if code >= 0 else f"ended by {signal.Signals(-code).name}"
+        reason = os.strerror(code) if code >= 0 else f"ended by {_named(-code)}"
         return {
             "status": "fault",
             "detail": f"the program's process could not be fenced in: {reason}",
@@ -85,3 +85,10 @@ class Program:
                 os.kill(orphan, signal.SIGKILL)
                 os.waitpid(orphan, os.WNOHANG)
         return found
+
+
+def _named(number: int) -> str:
+    """A signal's name; most of the real-time ones have none."""
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"

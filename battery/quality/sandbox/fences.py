@@ -4,9 +4,10 @@ On Linux the warm server of a worker moves, once, into namespaces of its own: a 
 interpreter, its packages and a few devices, all read-only, and a network without interfaces. Each program gets process
 ids and shared memory of its own, an empty folder in memory, a user without rights (where the server is an
 administrator), and limits; its process can neither see nor signal any other, and what it starts dies with it. Where
-namespaces are forbidden (some containers) Landlock keeps an ordinary user's programs from files, TCP and other
-processes, as far as the kernel knows it. Without either (macOS, an old kernel) there remain the limits, the process
-group, the folder and, for an administrator, the other user.
+namespaces are forbidden (some containers) Landlock keeps an ordinary user's programs from files, TCP and signals to
+others, as far as the kernel knows it; limits it does not know, so a server whose own were changed is replaced. Without
+either (macOS, an old kernel) there remain the limits, the process group, the folder and, for an administrator, the
+other user.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from battery.quality.sandbox.view import WORK
 
 MEMORY_DISK = 32 << 20
 _INNER = 1000
-_STRANGER = 0x60000000
-"""A user id that nobody has, plus twice the server's process id."""
+_STRANGER, _STRANGERS = 0x60000000, 512
+"""User ids that nobody has: so many for each process id that a server can have."""
 
 
 class Unfenced(Exception):
@@ -49,13 +50,24 @@ class Fences(NamedTuple):
     missing: dict[str, str]
     namespaces: bool
     user: int | None
-    """Whom a program becomes; None: it stays who the server is."""
+    """Whom the first program becomes; None: all stay who the server is."""
     judge: int | None
     """Whom the judge becomes."""
     granted: tuple[landlock.Grant, ...] | None
     """What Landlock leaves within reach, a program's folder apart; None: it is not used."""
     listing: int | None
     """The system's list of processes (`crowd`)."""
+
+    def of_job(self, number: int) -> Fences:
+        """With another user than the programs before: what the kernel keeps for one (keys) outlives its processes."""
+        if self.user is None:
+            return self
+        return self._replace(user=self.user + number % (_STRANGERS - 1))
+
+    @property
+    def exposed(self) -> bool:
+        """Whether programs run as who the server is and can name it: nothing keeps its limits from them."""
+        return not self.namespaces and self.user is None
 
 
 def build(root: str, without: frozenset[str] = frozenset()) -> Fences:
@@ -98,14 +110,24 @@ def build(root: str, without: frozenset[str] = frozenset()) -> Fences:
         )
     if not namespaces:
         granted = _landlocked(root, without, standing, missing)
-        if user is None and "signals by Landlock" not in standing:
-            missing["signals"] = "a program can end other processes of this user"
+        if user is None:
+            missing |= _of_one_user(standing)
     try:
         kernel.hide_memory()
         standing.append("untraceable")
     except OSError as reason:
         missing["untraceable"] = str(reason)
     return Fences(tuple(standing), missing, namespaces, user, judge, granted, listing)
+
+
+def _of_one_user(standing: list[str]) -> dict[str, str]:
+    """What is missing where a program runs as who the server is, and can name its processes."""
+    found = {
+        "limits of others": "a program can change limits and priority of this user's other processes"
+    }
+    if "signals by Landlock" not in standing:
+        found["signals"] = "a program can end other processes of this user"
+    return found
 
 
 def _namespaces(
@@ -123,8 +145,7 @@ def _namespaces(
         kernel.unshare(own if admin else own | kernel.NEW_USERS)
         if not admin:
             kernel.map_one_user(_INNER, uid, gid)
-        if not _in_a_child(lambda: _forks(kernel.NEW_PIDS | kernel.NEW_IPC)):
-            raise OSError(errno.EPERM, "no process ids of a program's own")
+        _forks(kernel.NEW_PIDS | kernel.NEW_IPC)
         view.narrow(root)
     except OSError as reason:
         missing |= dict.fromkeys(names, f"no namespaces: {reason}")
@@ -179,21 +200,28 @@ def _forks(flags: int) -> None:
     """OSError where no child can be had in such namespaces."""
     if (child := kernel.fork(flags)) == 0:
         os._exit(0)
-    os.waitpid(child, 0)
+    if ended := os.waitpid(child, 0)[1]:
+        raise OSError(errno.EPERM, f"a process with ids of its own ended with {ended}")
 
 
 def _strangers(without: frozenset[str], missing: dict[str, str]) -> tuple[int | None, int | None]:
     """Ids of users without rights for program and judge; None where we have no rights to give up, or cannot."""
+    if sys.platform == "linux":
+        missing["keys"] = (
+            "what programs store with the kernel as one user is left to those after them"
+        )
     if os.geteuid() != 0:
         return None, None
     reason = "not used, as asked" if "user" in without else ""
-    user = _STRANGER + 2 * os.getpid()
+    judge = _STRANGER + _STRANGERS * os.getpid()
+    user = judge + 1
     if not reason and not _in_a_child(lambda: _as_a_stranger(user)):
         reason = "another user could not read the interpreter's files"
     if reason:
         missing["unprivileged user"] = reason
         return None, None
-    return user, user + 1
+    missing.pop("keys", None)
+    return user, judge
 
 
 def _as_a_stranger(user: int) -> None:
@@ -260,6 +288,9 @@ def give_up_rights(fences: Fences, user: int | None, folder: str | None = None) 
         _become(user)
     elif fences.namespaces:
         kernel.drop_capabilities()
+    else:  # where namespaces were begun and not all could be had, they left rights
+        with contextlib.suppress(OSError):
+            kernel.drop_capabilities()
     with contextlib.suppress(OSError):
         kernel.never_gain_privileges()
         kernel.die_with_parent()

@@ -24,6 +24,8 @@ READ_ONLY, NO_SUID, NO_DEV, NO_EXEC, REMOUNT, BIND, RECURSIVE, PRIVATE = (
 _DETACH = 2
 _CLONE3 = 435
 """The number of the call, on every architecture alike."""
+_CLONE = {"x86_64": 56, "aarch64": 220, "riscv64": 220, "ppc64le": 120}
+"""The older call, for kernels before 5.3 and for filters of system calls, which refuse what they do not know."""
 _DUMPABLE, _DEATH_SIGNAL, _SUBREAPER, _NO_NEW_PRIVILEGES = 4, 1, 36, 38
 _CAPABILITY_VERSION = 0x20080522
 _LOCKED = {2: 2, 4: 4, 8: 8, 1024: 1024, 2048: 2048, 4096: 1 << 21}
@@ -59,24 +61,38 @@ class _Clone(ctypes.Structure):
 
 
 def fork(flags: int) -> int:
-    """As os.fork, with the child in new namespaces of the kinds named by `flags`; OSError where there is no such call.
+    """As os.fork, with the child in new namespaces of the kinds named by `flags`; OSError where it cannot be had.
 
     `unshare` would do for one child alone: who left its process ids for new ones cannot leave them again.
     """
     if sys.platform != "linux":
         raise OSError(errno.ENOSYS, "this system has no clone3")
     told = _Clone(flags=flags, exit_signal=signal.SIGCHLD)
-    made = _threadless().syscall
-    python = ctypes.pythonapi
+    newer = (ctypes.c_long(_CLONE3), ctypes.byref(told), ctypes.c_size_t(ctypes.sizeof(told)))
+    try:
+        return _forked("clone3", newer)
+    except OSError as lacking:
+        number = _CLONE.get(os.uname().machine)
+        if lacking.errno not in (errno.ENOSYS, errno.EPERM) or number is None:
+            raise
+    nothing = ctypes.c_long(0)
+    return _forked(
+        "clone", (ctypes.c_long(number), ctypes.c_long(flags | signal.SIGCHLD), *[nothing] * 4)
+    )
+
+
+def _forked(name: str, told: tuple[Any, ...]) -> int:
+    """What a system call that forks returns, the interpreter having been told of it before and after."""
+    made, python = _threadless().syscall, ctypes.pythonapi
     python.PyOS_BeforeFork()
-    pid = made(ctypes.c_long(_CLONE3), ctypes.byref(told), ctypes.c_size_t(ctypes.sizeof(told)))
+    pid = made(*told)
     if pid == 0:
         python.PyOS_AfterFork_Child()
         return 0
     code = ctypes.get_errno()
     python.PyOS_AfterFork_Parent()
     if pid < 0:
-        raise OSError(code, f"clone3: {os.strerror(code)}")
+        raise OSError(code, f"{name}: {os.strerror(code)}")
     return int(pid)
 
 

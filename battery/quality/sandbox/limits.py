@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import resource
 from typing import Any, NamedTuple
 
@@ -80,6 +81,17 @@ def hold(ready: tuple[Held, ...]) -> None:
     for number, bound in ready:
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(number, (bound, bound))
+
+
+def own() -> tuple[object, ...]:
+    """What binds this process, by limits and by the scheduler: another one of the same user can change it."""
+    numbers = [getattr(resource, name, None) for name in NAMES]
+    found: list[object] = [resource.getrlimit(number) for number in numbers if number is not None]
+    found.append(os.getpriority(os.PRIO_PROCESS, 0))
+    for name in ("sched_getaffinity", "sched_getscheduler"):
+        if hasattr(os, name):
+            found.append(getattr(os, name)(0))
+    return tuple(found)
 
 
 def unheld() -> dict[str, str]:

@@ -1,8 +1,8 @@
 """A warm server: it forks a process for every program, has a judge make the verdict, and ends what is left.
 
 It is started by `pool` with a socket, over which jobs come as a line of JSON and an open file. It never reads that
-file, nor does any process that programs are forked from: what it does not know, none of them can find. One server runs
-one job at a time.
+file, nor the verdict that the judge leaves there, nor does any process that programs are forked from: what it does not
+know, none of them can find, in memory that was given back either. One server runs one job at a time.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from battery.quality.sandbox.inside.judge import BASE_HOLDS, GONE, READY, presid
 from battery.quality.sandbox.inside.wire import Ends
 from battery.quality.sandbox.times import Allowance
 
-LARGEST = 256 << 20
-"""Bytes of one verdict."""
+LARGEST = 1 << 16
+"""Bytes of what a judge says of one job."""
 WAIT_S = 0.002
 """Between looks at a program that closed its pipes and may go on."""
 WARM = (
@@ -75,21 +75,30 @@ class Server:
     def __init__(self, connection: socket.socket, fenced: fences.Fences, spare: int) -> None:
         self._connection, self._fenced, self._spare = connection, fenced, spare
         self._judge = _Judge()
+        self._bound, self._jobs = limits.own(), 0
 
     def served(self) -> bool:
-        """Answer one job, in a frame that ends with it: whatever is forked for the next finds nothing of this one."""
+        """Answer one job, in a frame that ends with it: whatever is forked for the next finds nothing of this one.
+
+        False where there are no more, or where another server must answer them: a program changed this one's limits.
+        """
         line, files, _, _ = socket.recv_fds(self._connection, 1 << 16, 1)
         if not line:
             return False
         try:
             answer = self._job(json.loads(line), files[0])
-        except OSError as wrong:  # no process, pipe or mount to be had: no answer's fault
-            answer = {"status": "fault", "detail": f"the grader could not run it: {wrong}"}
+        except (
+            Exception
+        ) as wrong:  # no process, pipe or mount to be had, or an error here: no answer's fault
+            answer = {
+                "status": "fault",
+                "detail": f"the grader could not run it: {type(wrong).__name__}: {wrong}",
+            }
         finally:
             for number in files:
                 os.close(number)
         _say(self._connection, {**answer, "judge": self._judge.pid})
-        return True
+        return not self._fenced.exposed or limits.own() == self._bound
 
     def _job(self, head: dict[str, Any], job_fd: int) -> dict[str, Any]:
         """Run one job to its end, whatever that is."""
@@ -99,17 +108,18 @@ class Server:
                 with contextlib.suppress(ImportError):
                     importlib.import_module(name)
         began = time.perf_counter()
-        with fences.folder(head["folder"], self._fenced) as where:
-            if not self._fenced.namespaces and self._fenced.user is not None:
-                os.chown(where, self._fenced.user, self._fenced.user)
+        fenced, self._jobs = self._fenced.of_job(self._jobs), self._jobs + 1
+        with fences.folder(head["folder"], fenced) as where:
+            if not fenced.namespaces and fenced.user is not None:
+                os.chown(where, fenced.user, fenced.user)
             held = limits.held(bounds, self._spare)
-            running = self._begun(fences.Place(where, self._fenced, held), bounds, job_fd)
+            running = self._begun(fences.Place(where, fenced, held), bounds, job_fd)
             answer: dict[str, Any] = {}
             try:
                 answer = self._heard(running, bounds)
             finally:
                 running.end()
-                if answer.pop("leaves", True):
+                if answer.pop("leaves", True) or self._fenced.exposed:
                     self._judge.leave()
         if answer["status"] == GONE:
             answer |= running.unfenced() if answer["stage"] == "start" else running.ended(bounds)
@@ -121,7 +131,7 @@ class Server:
         ends: list[int] = []
         try:
             if not self._judge.there():
-                self._call_judge()
+                self._call_judge(job_fd)
             told, tell = _pipe(ends)
             asked, ask = _pipe(ends)
             if (pid := fences.forked(self._fenced)) == 0:
@@ -140,12 +150,14 @@ class Server:
             for end in ends:
                 os.close(end)
 
-    def _call_judge(self) -> None:
+    def _call_judge(self, job_fd: int) -> None:
+        """Fork a judge; it is handed its jobs, `job_fd` like those after it, and keeps none of them."""
         self._judge.heard, theirs = socket.socketpair()
         with theirs:
             if (pid := os.fork()) == 0:
                 try:
                     self._let_go()
+                    os.close(job_fd)
                     preside(theirs, self._fenced, self._spare)
                 finally:
                     os._exit(1)

@@ -57,7 +57,7 @@ class Allowance:
 
     @property
     def spent(self) -> bool:
-        """Whether the processor time is used up, which no other work on this machine can bring about."""
+        """Whether the processor time is used up: waiting for a core, or being stopped, adds nothing to it."""
         return self._of(self.program) >= self._bounds.cpu_s
 
     def over(self) -> str:

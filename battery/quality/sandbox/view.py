@@ -102,10 +102,7 @@ def narrow(root: str) -> None:
             kernel.bind_read_only(place, target)
         else:
             there.touch()
-            if place in _DEVICES:
-                kernel.mount(place, target, None, kernel.BIND)
-            else:
-                kernel.bind_read_only(place, target)
+            kernel.bind_read_only(place, target)  # a device takes what is written all the same
     for place in hidden():
         kernel.mount("tmpfs", root + place, "tmpfs", kernel.READ_ONLY, "size=4k")
     Path(root + WORK).mkdir()

@@ -2,7 +2,8 @@
 
 The order is the point. The program's process is forked by the server, which never reads a job, so tests, expected
 results and the job's token are in no memory that the program's comes from; and it holds no end of what verdicts are
-told by. A program can return what it likes; only a right result makes a check pass.
+told by. A program can return what it likes; only a right result makes a check pass. The verdict is left in the job's
+file: the server, which the next programs are forked from, hears no more of it than the status.
 
 A judge goes on to the next job while nothing of this one can be left in it: see `_leaves`.
 """
@@ -37,6 +38,8 @@ DEEP = 5000
 """Frames that checks may need."""
 LARGE = 128 << 20
 """Bytes that a judge may have held at a time and still go on to the next job."""
+LONG = 1 << 30
+"""Bytes of a job's file with the verdict, results that were recorded among it."""
 KINDS: dict[str, Callable[[dict[str, Any], Remote, dict[str, Any]], None]] = {
     "humaneval": humaneval,
     "asserts": assertions,
@@ -49,38 +52,52 @@ KINDS: dict[str, Callable[[dict[str, Any], Remote, dict[str, Any]], None]] = {
 def preside(jobs: socket.socket, standing: fences.Fences, spare: int) -> NoReturn:
     """Judge what comes over `jobs` until it closes; each is a line of JSON with the job's file and two pipes' ends.
 
-    What is told of a job is one line of JSON, after `BASE_HOLDS` where that is so; `leaves` in it says that the next
-    job needs another judge.
+    What is told of a job is one line of JSON, after `BASE_HOLDS` where that is so: its status; whether the verdict is
+    `filed`, as JSON at the end of the job's file; whether this judge `leaves`, so that the next job needs another.
     """
-    _restrain(standing, spare)
+    kept_back: Exception | None = None
+    try:
+        _restrain(standing, spare)
+    except Exception as wrong:  # nothing is judged with rights that could not be given up
+        kept_back = wrong
     while True:
         line, files, _, _ = socket.recv_fds(jobs, 1 << 12, 3)
         if not line:
             os._exit(0)
-        verdict = _judged(jobs, files, json.loads(line)["memory"])
-        jobs.sendall(json.dumps(verdict).encode() + b"\n")
-        if verdict["leaves"]:
+        if kept_back:
+            told = _fault(kept_back, "the judge could not be fenced in: ") | {"leaves": True}
+        else:
+            told = _judged(jobs, files, json.loads(line)["memory"])
+        jobs.sendall(json.dumps(told).encode() + b"\n")
+        if told["leaves"]:
             os._exit(0)
 
 
 def _judged(jobs: socket.socket, files: list[int], memory: int) -> dict[str, Any]:
-    """The verdict on one job: the token that was in it says that it is one."""
+    """What is told of one job; the token that was in it says that what is filed is a verdict on it."""
     job_fd, incoming, outgoing = files
     leaves = True
     try:
         _allow(3 * memory)  # to hold its results twice
-        with os.fdopen(job_fd, "rb") as source:
-            job = pickle.load(source)
-        job["tell"] = lambda: jobs.sendall(BASE_HOLDS)
-        verdict = _verdict(job, Ends(incoming, outgoing), memory)
-        verdict["token"] = job["token"]
+        with os.fdopen(job_fd, "r+b") as file:
+            job = pickle.load(file)
+            job["tell"] = lambda: jobs.sendall(BASE_HOLDS)
+            verdict = _verdict(job, Ends(incoming, outgoing), memory)
+            file.seek(0, os.SEEK_END)  # to cut it short would have it written to a disk
+            file.write(json.dumps({**verdict, "token": job["token"]}).encode())
+        told = {"status": verdict["status"], "stage": verdict.get("stage"), "filed": True}
         leaves = _leaves(job)
     except BaseException as wrong:
-        verdict = {"status": "fault", "detail": f"{type(wrong).__name__}: {wrong}"[:SHOWN]}
+        told = _fault(wrong)
     finally:
         for end in (incoming, outgoing):
             os.close(end)
-    return {**verdict, "leaves": leaves}
+    return {**told, "leaves": leaves}
+
+
+def _fault(wrong: BaseException, where: str = "") -> dict[str, Any]:
+    """The grader's own failure."""
+    return {"status": "fault", "detail": f"{where}{type(wrong).__name__}: {wrong}"[:SHOWN]}
 
 
 def _leaves(job: dict[str, Any]) -> bool:
@@ -103,7 +120,9 @@ def _grown() -> bool:
 def _restrain(standing: fences.Fences, spare: int) -> None:
     """Give up all rights that judging does not need."""
     os.setpgid(0, 0)
-    limits.hold(limits.held(limits.Limits(files=256), spare, but=("RLIMIT_AS", "RLIMIT_CPU")))
+    limits.hold(
+        limits.held(limits.Limits(files=256, file=LONG), spare, but=("RLIMIT_AS", "RLIMIT_CPU"))
+    )
     fences.give_up_rights(standing, standing.judge)
     sys.setrecursionlimit(DEEP)
 
