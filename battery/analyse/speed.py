@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from battery.analyse import stats
-from battery.analyse.pairs import Pairs, match
+from battery.analyse.pairs import Pairs, Sides, match
 from battery.analyse.rows import MEASURES
 from battery.analyse.sensitivity import Sensitivity, sensitivity
 from battery.analyse.stats import Verdict, Word
@@ -167,6 +167,7 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Every candidate against the control, corrected and judged; `complete` is the number of complete blocks."""
     families: list[list[Comparison]] = []
+    sides = Sides(frame)
     for candidate in header.arms[1:]:
         for metric in COMPARED:
             if metric not in MAIN and not both_have(frame, metric, header.control, candidate.name):
@@ -174,7 +175,7 @@ def compare(
             families.append(
                 [
                     compared(
-                        match(frame, traces, header.plan, metric, rung, (header.control, candidate.name)),
+                        match(sides, traces, header.plan, metric, rung, (header.control, candidate.name)),
                         header, candidate.name, rung,
                     )
                     for rung in header.plan.ladder
@@ -187,13 +188,13 @@ def primary(
     frame: pd.DataFrame, traces: Mapping[int, Trace], header: Header, complete: int
 ) -> tuple[Comparison, ...]:
     """The primary endpoint alone, once per candidate, judged as `compare` judges it: what a look needs."""
-    plan = header.plan
+    plan, sides = header.plan, Sides(frame)
     # a screen corrects it together with the other rungs
     rungs = plan.ladder if header.screen else (plan.anchor,)
     families = [
         [
             compared(
-                match(frame, traces, plan, plan.primary.metric, rung, (header.control, candidate.name)),
+                match(sides, traces, plan, plan.primary.metric, rung, (header.control, candidate.name)),
                 header, candidate.name, rung,
             )
             for rung in rungs

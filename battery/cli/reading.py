@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 @app.command(epilog="Examples: battery charts · battery charts reference-cpu")
 def charts(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
     """Draw the charts of campaigns from their receipts: SVG, the same bytes every time."""
-    from battery.analyse import findings as analysis
     from battery.render import charts as drawing
 
     for folder in chosen(campaigns, root):
-        written = drawing.render_charts(analysis.analyse(folder), root / "charts" / folder.name)
+        written = drawing.render_charts(analysed(folder), root / "charts" / folder.name)
         out().print(f"{root / 'charts' / folder.name}: {len(written)} files", markup=False)
 
 
@@ -41,17 +40,25 @@ def report(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> No
 
     Exit 8 where the linter finds something in a page; it is written all the same, so that it can be read.
     """
-    from battery.analyse import findings as analysis
     from battery.render import report as reporting
 
     violations = 0
     for folder in chosen(campaigns, root):
-        found = analysis.analyse(folder)
+        found = analysed(folder)
         page, figures = reporting.write_report(found, root / "reports")
         for path in (page, figures):
             out().print(str(path), markup=False)
         violations += told_violations(page, found)
     refuse(violations)
+
+
+def analysed(folder: Path) -> Findings:
+    """The findings of a campaign, from its index where it is large; a line on standard error where none can be kept."""
+    from battery.analyse import indexed
+
+    if why := indexed.slowed(folder):
+        typer.echo(f"{folder.name}: {why}", err=True)
+    return indexed.analyse(folder)
 
 
 def told_violations(page: Path, found: Findings | None) -> int:

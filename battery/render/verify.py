@@ -14,11 +14,13 @@ from typing import Any
 
 import msgspec
 
-from battery.analyse.findings import Findings, analyse
+from battery.analyse.findings import Findings, analysed
 from battery.ledger.errors import ReceiptError
+from battery.ledger.loading import Loaded, load
 from battery.ledger.store import (
     SEAL,
     Campaign,
+    Seal,
     check_pool,
     complete_blocks,
     ended_by_rule,
@@ -57,10 +59,10 @@ def verify(root: Path, campaign: str) -> list[Problem]:
             )
         ]
     try:
-        store.header()
-        findings = analyse(store.folder)
+        loaded = load(store)  # every byte, never from an index
+        findings = analysed(store, store.header(), loaded)
         found = [
-            *_seal(store), *_receipts(store, ended_by_rule(store) or findings.asked),
+            *_seal(store, loaded.chain), *_receipts(store, loaded, ended_by_rule(store) or findings.asked),
             *(Problem(place=place, what=what, remedy=how) for place, what, how in verify_quality.problems(store)),
         ]  # fmt: skip
     except ReceiptError as broken:
@@ -80,8 +82,8 @@ def verify(root: Path, campaign: str) -> list[Problem]:
     ]
 
 
-def _seal(store: Campaign) -> Iterator[Problem]:
-    """Files that are not what was sealed."""
+def _seal(store: Campaign, now: Seal) -> Iterator[Problem]:
+    """Files that are not what was sealed; `now` is the chain over them as they are."""
     where = f"receipts/{store.folder.name}"
     restore = "restore it from version control"
     sealed = store.sealed()
@@ -92,7 +94,6 @@ def _seal(store: Campaign) -> Iterator[Problem]:
             remedy="finish it; the last block seals it",
         )
         return
-    now = store.chain()
     for name, digest in sealed.files.items():
         if name not in now.files:
             yield Problem(
@@ -114,11 +115,11 @@ def _seal(store: Campaign) -> Iterator[Problem]:
         yield Problem(place=f"{where}/{SEAL}", what=what, remedy=restore)
 
 
-def _receipts(store: Campaign, blocks: int) -> Iterator[Problem]:
+def _receipts(store: Campaign, loaded: Loaded, blocks: int) -> Iterator[Problem]:
     """Receipts that cannot be read or pooled, and those of the first `blocks` blocks that are not whole."""
     where, header = f"receipts/{store.folder.name}", store.header()
-    receipts, complaints = store.readable()
-    for complaint in complaints:
+    receipts = loaded.receipts
+    for complaint in loaded.complaints.values():
         yield Problem(place=where, what=complaint, remedy="restore it from version control")
     if header.plan_digest != header.plan.digest:
         yield Problem(
