@@ -3,7 +3,7 @@
 Answers come from the fake engine's own generator (tests/fake_generation.py) in time that is computed instead of waited
 for: its schedule says when every token would have come, its totals what the engine would have told. What stands around
 an answer in a receipt, the gate's reading and the samples among it, has the fields and the size of real ones: about
-8 kB.
+7 kB.
 """
 
 from __future__ import annotations
@@ -60,10 +60,19 @@ VERSIONS = {
     "battery": {"version": "0.1.0", "commit": "0" * 40, "dirty": False, "python": "3.11.7"},
     "engine": {"version": "0.0-fake", "device": "fake", "packages": {"numpy": "2.4.6", "msgspec": "0.23.0"}},
 }  # fmt: skip
-NO_SENSOR = "no hwmon sensor and no thermal zone"
-MISSING = {"temp_c": NO_SENSOR, "on_ac": "no battery reports here"}
-UNGATED = {"max_temp_c": NO_SENSOR, "temp_band_c": NO_SENSOR, "need_ac_power": "no battery reports here"}  # fmt: skip
-APPLIED = ("max_busy", "max_steal", "min_free_gb", "calibration", "max_pressure", "need_steady")
+SENSORS = ("coretemp Package", "coretemp Core 0", "coretemp Core 1", "nvme Composite", "acpitz")
+MISSING = {"on_ac": "no battery reports here", "gpu": "nvidia-ml-py is not installed (extra: cuda)"}
+UNGATED = {"need_ac_power": "no battery reports here"}
+APPLIED = (
+    "max_temp_c",
+    "temp_band_c",
+    "max_busy",
+    "max_steal",
+    "min_free_gb",
+    "calibration",
+    "max_pressure",
+    "need_steady",
+)
 
 
 class Shape(NamedTuple):
@@ -112,7 +121,9 @@ def header(name: str, size: Shape) -> Header:
         sampler=Sampler(max_tokens=TOKENS, min_tokens=LEAST), primary=Primary(rung=LADDER[-1]),
     )  # fmt: skip
     arms = tuple(
-        Arm(name=arm, backend="switchboard", model="fake-tiny", switches=dict.fromkeys(switches, True))
+        Arm(
+            name=arm, backend="switchboard", model="fake-tiny", switches=dict.fromkeys(switches, True)
+        )
         for arm, switches in ARMS.items()
     )  # fmt: skip
     return Header(
@@ -153,7 +164,10 @@ class Engine:
 
         self._options_of, self._model_of = fake_engine.options_of, fake_model.Model
         self._generation = fake_generation.Generation
-        self._plain, self._short = fake_faults.Faults([]), fake_faults.Faults([f"short:{LEAST - 4}"])
+        self._plain, self._short = (
+            fake_faults.Faults([]),
+            fake_faults.Faults([f"short:{LEAST - 4}"]),
+        )
 
     def start(self, arm: str) -> None:
         """Launch an arm."""
@@ -164,14 +178,14 @@ class Engine:
         ]  # fmt: skip
         self._model = self._model_of(self._options_of(line), self._plain)
 
-    def answer(self, cell: Cell, slow: float, short: bool) -> tuple[Trace, str]:
+    def answer(self, cell: Cell, slow: float, short: bool) -> tuple[Trace, Text]:
         """What a client would have seen of the answer to a cell's prompt, every time multiplied by `slow`."""
         body = {
             "temperature": 0.7, "top_p": 0.95, "seed": cell.seed, "max_tokens": TOKENS, "min_tokens": LEAST,
         }  # fmt: skip
-        ids = list(range(cell.seed, cell.seed + cell.rung))
+        prompt = list(range(cell.seed, cell.seed + cell.rung))
         faults = self._short if short else self._plain
-        told = self._generation(self._model, faults, body, False, ids, "", 0.0)
+        told = self._generation(self._model, faults, body, False, prompt, "", 0.0)
         events = []
         for at_s, size in told.schedule():
             told.tokens(size)
@@ -187,11 +201,17 @@ class Engine:
             cached_tokens=usage["prompt_tokens_details"]["cached_tokens"], count_source="server",
             finish_reason=told.finish, usage=usage, timings=totals["timings"], sampler=totals["sampler"],
         )  # fmt: skip
-        return trace, "".join(token.text for token in told.sent)
+        text = "".join(token.text for token in told.sent)
+        ids = tuple(token.id for token in told.sent)
+        kept = Text(
+            digest=strict.digest(text), characters=len(text), ids_digest=strict.digest(str(ids)), ids=ids,
+            head=text[:200],
+        )  # fmt: skip
+        return trace, kept
 
 
 def _receipt(
-    fixed: Header, arm: Arm, cell: Cell, number: int, trace: Trace, text: str, dice: random.Random
+    fixed: Header, arm: Arm, cell: Cell, number: int, trace: Trace, text: Text, dice: random.Random
 ) -> Receipt:
     """One cell's record."""
     short = (trace.completion_tokens or 0) < LEAST
@@ -216,7 +236,7 @@ def _receipt(
             sampler=dict(trace.sampler or {}), honoured="honoured",
         ),
         trace=trace,
-        text=Text(digest=strict.digest(text), characters=len(text), ids_digest=strict.digest(f"ids {text}"), head=text[:200]),
+        text=text,
         cold=Cold(value="cold", evidence=f"prompt {cell.rung}, cached 0, as the server told"),
         engagement=Engagement(verdict="engaged", switches=seen),
         memory=Memory(
@@ -239,8 +259,10 @@ def _receipt(
 
 def _reading(at_s: float, dice: random.Random, calibration: float | None = None) -> Reading:
     """One look at the machine, as Linux tells it."""
+    temps = {name: round(dice.uniform(50, 60), 1) for name in SENSORS}
     return Reading(
-        at_s=at_s, busy=round(dice.uniform(0.48, 0.55), 4), foreign=round(dice.uniform(0, 0.02), 4), steal=0.0,
+        at_s=at_s, temp_c=max(temps.values()), temps=temps, busy=round(dice.uniform(0.48, 0.55), 4),
+        foreign=round(dice.uniform(0, 0.02), 4), steal=0.0,
         pressure={"cpu": round(dice.uniform(0, 0.02), 4), "memory": 0.0, "io": 0.0},
         counters={"pswpin": 0, "cpu_wait_us": dice.randrange(10**7)},
         available_bytes=23_957_905_408 + dice.randrange(10**7), freq_mhz=2596.134, rss_bytes=754_376_704,

@@ -114,7 +114,9 @@ def campaign(root: Path, receipts: int, rounds: int) -> dict[str, Any]:
     print("  whole ", _told(whole), flush=True)
     if len({one["digest"] for one in (*seen["first"], *seen["second"], whole)}) != 1:
         raise SystemExit("first and second time do not give the same bytes")
-    kept = sum((made.folder / name).stat().st_size for name in KEPT if (made.folder / name).exists())
+    kept = sum(
+        (made.folder / name).stat().st_size for name in KEPT if (made.folder / name).exists()
+    )
     print(f"  index and findings kept beside them: {kept / 1e6:,.1f} MB", flush=True)
     return {
         "receipts": count,
@@ -124,9 +126,13 @@ def campaign(root: Path, receipts: int, rounds: int) -> dict[str, Any]:
 
 
 def _told(one: dict[str, Any]) -> str:
-    parts = ", ".join(f"{name} {one[f'{name}_s']:.2f}" for name in ("analyse", "render") if f"{name}_s" in one)
+    parts = ", ".join(
+        f"{name} {one[f'{name}_s']:.2f}" for name in ("analyse", "render") if f"{name}_s" in one
+    )
     beside = f" ({parts})" if parts else ""
-    return f"{one['s']:7.2f} s{beside}, imports {one['import_s']:.2f} s, peak {one['peak_mb']:,.0f} MB"
+    return (
+        f"{one['s']:7.2f} s{beside}, imports {one['import_s']:.2f} s, peak {one['peak_mb']:,.0f} MB"
+    )
 
 
 def _median(found: list[dict[str, Any]], name: str) -> float:
@@ -139,7 +145,9 @@ def main() -> None:
     parser.add_argument("--receipts", type=int, default=100_000)
     parser.add_argument("--small", type=int, default=10_000, help="0: the large one only")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="where campaigns are made; default: a temporary folder")
+    parser.add_argument(
+        "--folder", type=Path, help="where campaigns are made; default: a temporary folder"
+    )
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -154,8 +162,17 @@ def main() -> None:
     if small:
         size, times = (large[name] / small[name] for name in ("receipts", "first_s"))
         power = math.log(times) / math.log(size) if size > 1 else float("nan")
-        print(f"{size:.1f} times the receipts take {times:.1f} times as long: time grows with power {power:.2f}")
-    print(json.dumps({name: large[name] for name in ("receipts", "first_s", "second_s", "peak_mb", "naive_s")}))
+        print(
+            f"{size:.1f} times the receipts take {times:.1f} times as long: time grows with power {power:.2f}"
+        )
+    print(
+        json.dumps(
+            {
+                name: large[name]
+                for name in ("receipts", "first_s", "second_s", "peak_mb", "naive_s")
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

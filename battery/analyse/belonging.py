@@ -52,7 +52,9 @@ def _planned(receipts: Sequence[Receipt], header: Header) -> tuple[list[Receipt]
 def _pooled(receipts: list[Receipt], header: Header) -> list[Receipt]:
     """The longest set of receipts, in order, that may be pooled; each is tried with those kept before it."""
     kept: list[Receipt] = []
-    with contextlib.suppress(ReceiptError):  # a plan that is not the one its digest names: nothing can be
+    with contextlib.suppress(
+        ReceiptError
+    ):  # a plan that is not the one its digest names: nothing can be
         pool = Pool(header)
         for receipt in receipts:
             with contextlib.suppress(ReceiptError):

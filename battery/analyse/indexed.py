@@ -96,7 +96,10 @@ def _recalled(path: Path, key: str) -> Findings | None:
         return None
     head = _MAGIC + key.encode() + b"\n"
     body = data[len(head) + 32 :]
-    if not data.startswith(head) or data[len(head) : len(head) + 32] != hashlib.sha256(body).digest():
+    if (
+        not data.startswith(head)
+        or data[len(head) : len(head) + 32] != hashlib.sha256(body).digest()
+    ):
         return None
     return msgspec.msgpack.decode(body, type=Findings)
 

@@ -54,7 +54,9 @@ def write(
     """The file: a row per receipt, None where it could not be read; `files` are further columns, with their types."""
     schema = _schema({name: kind for name, (kind, _) in files.items()}, metadata)
     sink, rows, start = io.BytesIO(), iter(receipts), 0
-    with parquet.ParquetWriter(sink, schema, compression="zstd", write_page_checksum=True) as writer:
+    with parquet.ParquetWriter(
+        sink, schema, compression="zstd", write_page_checksum=True
+    ) as writer:
         while here := list(islice(rows, ROWS)):
             own = [
                 pa.array(values[start : start + len(here)], kind) for kind, values in files.values()

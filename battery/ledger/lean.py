@@ -1,7 +1,7 @@
-"""Receipts that are held by the hundred thousand: equal parts once, long parts packed, and nothing that is only for eyes.
+"""Receipts to be held by the hundred thousand: equal parts once, long parts packed, nothing that is only for eyes.
 
 A receipt as it is read takes some 30 kB of objects, most of them the same in every receipt of its arm (the arm, the
-build, the machine) or a row of numbers (when each token came, each look at the machine). A lean one takes about 3 kB
+build, the machine) or a row of numbers (when each token came, each look at the machine). A lean one takes about 5 kB
 and answers every question of an analysis as the whole one does. It is never written, and lacks what `LEFT_OUT` names.
 """
 
@@ -20,6 +20,7 @@ T = TypeVar("T")
 LEFT_OUT = (
     "trace.usage", "trace.sampler", "text.ids", "text.head", "text.tail", "engagement.switches[].counters",
     "memory.sources[].bytes", "gate.reading.counters", "gate.reading.temps",
+    *(f"samples[].{name}" for name in ("temps", "fans", "pressure", "counters", "rose", "missing")),
 )  # fmt: skip
 """Fields of a receipt that a lean one has empty: no analysis reads them."""
 _EVENTS = msgspec.msgpack.Decoder(tuple[Event, ...])
@@ -34,7 +35,8 @@ class Packed(Sequence[T], Generic[T]):
     def __init__(self, data: bytes, decoder: Any, row: Sequence[T] | None = None) -> None:
         whole: Sequence[T] = decoder.decode(data) if row is None else row
         self.data, self._decoder, self._length = data, decoder, len(whole)
-        self._ends = (whole[0], whole[-1]) if whole else ()
+        # a rate is first event to last, and is asked for by many formulas
+        self._ends = (whole[0], whole[-1]) if whole and decoder is _EVENTS else ()
 
     def __len__(self) -> int:
         return self._length
@@ -98,12 +100,15 @@ class Lean:
             evidence=share(whole.evidence), cold=share(whole.cold), machine=share(whole.machine),
             versions=share(whole.versions), model=share(whole.model),
             request=replace(
-                request, body_digest=share(request.body_digest), prompt_digest=share(request.prompt_digest)
+                request, body_digest=share(request.body_digest), prompt_digest=share(request.prompt_digest),
+                sampler=share(request.sampler),
             ),
             trace=_trace(whole.trace), text=_text(whole.text), engagement=share(_engagement(whole.engagement)),
             memory=replace(whole.memory, sources=share(_sources(whole.memory))),
-            gate=replace(gate, ungated=share(gate.ungated), applied=share(gate.applied), reading=self._reading(gate.reading)),
-            samples=_fewer(whole.samples, readings_of),
+            gate=replace(
+                gate, ungated=share(gate.ungated), applied=share(gate.applied), reading=self._reading(gate.reading)
+            ),
+            samples=_fewer(tuple(map(_sample, whole.samples)), readings_of),
         )  # fmt: skip
 
     def _reading(self, reading: Reading | None) -> Reading | None:
@@ -118,12 +123,19 @@ def _trace(trace: Trace) -> Trace:
     return replace(trace, events=_fewer(trace.events, events_of), usage=None, sampler=None)
 
 
-def _fewer(row: tuple[T, ...], pack: Callable[[bytes, Sequence[T]], tuple[T, ...]]) -> tuple[T, ...]:
+def _fewer(
+    row: tuple[T, ...], pack: Callable[[bytes, Sequence[T]], tuple[T, ...]]
+) -> tuple[T, ...]:
     """A row packed; as it is where it is empty, or holds a number of more than 64 bits."""
     try:
         return pack(packed(row), row) if row else row
     except OverflowError:
         return row
+
+
+def _sample(sample: Reading) -> Reading:
+    """A sample without its tables: what is said of the time inside a cell comes from its figures."""
+    return replace(sample, temps={}, fans={}, pressure={}, counters={}, rose={}, missing={})
 
 
 def _text(text: Text | None) -> Text | None:

@@ -282,9 +282,7 @@ class Campaign:
 
     def chain(self) -> Seal:
         """The chain over the files as they are now: link = sha256(previous link + name + sha256 of the file)."""
-        return self.chained(
-            (path.name, strict.digest(path.read_bytes())) for path in self.paths()
-        )
+        return self.chained((path.name, strict.digest(path.read_bytes())) for path in self.paths())
 
     def chained(self, receipts: Iterable[tuple[str, str]]) -> Seal:
         """The same where the digests of the receipts, with their names and in order, are known already."""

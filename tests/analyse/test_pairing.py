@@ -26,7 +26,9 @@ def odd(receipt: Receipt) -> Receipt:
     if number % 11 == 0:
         return replace(receipt, outcome="short", trace=trace(40, tokens=12))
     if number % 13 == 0:
-        return replace(receipt, trace=trace(41, tokens=40))  # another length: timed over the common tokens
+        return replace(
+            receipt, trace=trace(41, tokens=40)
+        )  # another length: timed over the common tokens
     if number % 17 == 0:
         return replace(receipt, request=replace(receipt.request, body_digest="other"))
     if number % 19 == 0:

@@ -10,6 +10,7 @@ from battery.analyse import findings
 from battery.ledger import index
 from battery.ledger.store import Campaign
 from battery.render import charts, report
+from battery.render.lint.check import lint
 from battery.render.verify import verify
 from benchmarks import campaigns, reading
 
@@ -29,6 +30,7 @@ def test_a_made_campaign_is_one_that_verify_accepts(tmp_path: Path) -> None:
     charts.render_charts(found, tmp_path / "charts" / "many")
     report.write_report(found, tmp_path / "reports")
     assert verify(tmp_path, "many") == []
+    assert lint((tmp_path / "reports" / "many.md").read_text(encoding="utf-8"), found) == []
     assert not [doubt for doubt in found.doubts if doubt.severity == "void"]
     told = found.comparison("C", "decode", 512)
     assert told and told.estimate and told.estimate.ratio == pytest.approx(24 / 22.5, rel=0.01)
@@ -64,7 +66,17 @@ def test_every_way_is_told_and_the_last_line_is_json(
     monkeypatch.setattr(index, "SETTLED_NS", 0)
     monkeypatch.setattr(index, "FEWEST", 1)
     monkeypatch.setattr(campaigns, "LADDER", (48, 64))
-    line = ["reading", "--receipts", "80", "--small", "0", "--rounds", "1", "--folder", str(tmp_path)]
+    line = [
+        "reading",
+        "--receipts",
+        "80",
+        "--small",
+        "0",
+        "--rounds",
+        "1",
+        "--folder",
+        str(tmp_path),
+    ]
     monkeypatch.setattr(sys, "argv", line)
     reading.main()
     last = json.loads(capsys.readouterr().out.splitlines()[-1])

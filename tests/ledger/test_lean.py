@@ -31,6 +31,10 @@ def blank(whole: Receipt) -> Receipt:
         engagement=replace(whole.engagement, switches=switches),
         memory=replace(whole.memory, sources=sources),
         gate=replace(gate, reading=reading),
+        samples=tuple(
+            replace(one, temps={}, fans={}, pressure={}, counters={}, rose={}, missing={})
+            for one in whole.samples
+        ),
     )
 
 
