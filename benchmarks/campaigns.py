@@ -13,8 +13,7 @@ import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-
+from typing import NamedTuple
 
 from battery.bench import schedule
 from battery.ledger import store, strict

@@ -16,13 +16,12 @@ with its folder it is void, since a copy has other inodes and times.
 
 A file that changed in the last `SETTLED_NS` before it was read could change again within the same tick of the clock;
 then no index is kept, and the next reading makes it. An index of another version, or one that is cut off or no Parquet
-at all, is made anew like one that does not fit. It is written whole or not at all, and the last of two writers wins: both
+at all, is made anew like one that does not fit. It is written whole or not at all; of two writers the last wins: both
 have written the truth. Without pyarrow (the extra `index`) there is none.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from functools import cache
 from pathlib import Path
@@ -74,7 +73,7 @@ def look(campaign: Campaign) -> Stamps:
     began, names = time.time_ns(), campaign.names()
     stamps = []
     for name in names:
-        told = os.stat(campaign.folder / name)
+        told = (campaign.folder / name).stat()
         stamps.append((told.st_size, told.st_ino, told.st_mtime_ns, told.st_ctime_ns))
     return Stamps(names, stamps, began)
 

@@ -243,7 +243,8 @@ class Campaign:
     def names(self) -> list[str]:
         """The names of the receipt files in the order they were written."""
         try:
-            found = [name for name in os.listdir(self.folder) if _RECEIPT.fullmatch(name)]
+            with os.scandir(self.folder) as entries:
+                found = [entry.name for entry in entries if _RECEIPT.fullmatch(entry.name)]
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(found, key=lambda name: (name.index("-"), name))

@@ -29,7 +29,7 @@ def method(findings: Findings) -> str:
         ("stopping rule", rule(plan, len(findings.arms))),
         ("order", " · ".join("-".join(block) for block in findings.order)),
         ("coin", findings.coin),
-        ("seeds", f"campaign {findings.seed}; {plan.seeds} {_fresh(findings)}, common to its arms ({_listed(findings)})"),
+        ("seeds", f"campaign {findings.seed}; {plan.seeds} {_fresh(findings)}, common to its arms ({_of(findings)})"),
         ("sentinel", "one prompt in every window, for drift and determinism only" if plan.sentinel else "none"),
         ("sampler asked", f"temperature {sampler.temperature:g}, top-p {sampler.top_p:g}, top-k {top_k}"),
         ("output", f"{sampler.min_tokens} to {sampler.max_tokens} tokens"),
@@ -52,7 +52,7 @@ def method(findings: Findings) -> str:
     return table(["setting", "value"], rows)
 
 
-def _listed(findings: Findings) -> str:
+def _of(findings: Findings) -> str:
     """The seeds of every block; beyond MOST_SEEDS of them, those in a row by the first, the last and their number."""
     told = []
     for block, seeds in findings.seeds.items():

@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import permutation_test
-import numpy as np
 from synthetic import World, build, trace
 
 from battery.analyse import pairs, rows, stats
