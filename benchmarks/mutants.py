@@ -28,9 +28,9 @@ import msgspec
 from battery.quality import jobs, sources
 from battery.quality.grade import Grader
 from battery.quality.reference import MEMORY
+from battery.quality.sandbox.inside.wire import packed
 from battery.quality.sandbox.limits import Limits
 from battery.quality.sandbox.pool import Sandbox
-from battery.quality.sandbox.wire import packed
 from battery.quality.tasks import Task, read, recognise
 from benchmarks.canonical import answer
 
@@ -200,7 +200,7 @@ def told_apart(task: Task, code: str, sandbox: Sandbox, dice: random.Random) -> 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=__doc__)
-    parser.add_argument("--data", type=Path, nargs="+", required=True)
+    parser.add_argument("--data", type=Path, nargs="+", action="extend", required=True)
     parser.add_argument("--each", type=int, default=3, help="mutants of each task")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cache", type=Path)

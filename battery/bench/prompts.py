@@ -39,6 +39,8 @@ _NOT_CODE = {
     "turtledemo",
 }
 """Folders of the standard library that are tables, tests or demonstrations."""
+_HOST = re.compile("pypi", re.IGNORECASE)
+"""Files that name the package index are left out: a model repeats its address, and receipts keep what it wrote."""
 _WORD = re.compile(r"\s*\S+")
 _TASK = {
     "prose": "Continue the passage above with new sentences in the same style. Write only the continuation.",
@@ -91,7 +93,9 @@ def corpus(workload: str) -> Corpus:
     files = sorted(_sources(Path(sysconfig.get_path("stdlib"))))
     texts = (path.read_text(encoding="utf-8", errors="ignore") for path in files)
     source = f"standard library of Python {platform.python_version()}"
-    return Corpus(source, tuple(text for text in texts if len(text) > 4000))
+    return Corpus(
+        source, tuple(text for text in texts if len(text) > 4000 and not _HOST.search(text))
+    )
 
 
 def _sources(folder: Path) -> Iterator[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,15 +14,18 @@ import typer
 from rich.console import Console
 
 from battery.choices import asked_campaign, load_arms
-from battery.cli import scoring
-from battery.cli.options import ArmsOption, RootOption, app, out
+from battery.cli import comparing, scoring
+from battery.cli.comparing import CompareOption, PythonOption
+from battery.cli.options import ArmsOption, FleetOption, RootOption, app, out
 from battery.ledger import saved, strict
 from battery.ledger.answers import SUITES, SuiteName
 from battery.ledger.arm import Arm
 from battery.ledger.asked import Quality, settings
 from battery.ledger.errors import CellsFailed, InputError
+from battery.ledger.sanitised import LIMIT_S
 
 if TYPE_CHECKING:
+    from battery.quality.evalplus import Sanitiser
     from battery.quality.tasks import Loaded
     from battery.quality.telling import Telling
 
@@ -87,6 +91,10 @@ def ask(
     cap: CapOption = None,
     allow: AllowOption = False,
     ask_only: AskOnlyOption = False,
+    fleet: FleetOption = None,
+    compare: CompareOption = False,
+    evalplus_python: PythonOption = None,
+    evalplus_limit: comparing.LimitOption = LIMIT_S,
     port: PortOption = None,
     as_json: JsonOption = False,
     root: RootOption = Path(),
@@ -96,15 +104,22 @@ def ask(
     Ctrl-C stops it resumable: the same command goes on where it stopped. Answers lie in the campaign's quality/.
     """
     from battery.quality import sources
+    from battery.quality.fleet import cluster
     from battery.quality.run import Questioner
     from battery.quality.telling import shown
 
+    if compare and ask_only:
+        raise InputError(
+            "--ask-only grades nothing that could be compared; battery score --compare-evalplus does it later"
+        )
+    cluster.possible(fleet)
     to_ask = load_arms("A,C" if arms is None else arms, root)
     names = suites_of(suites)
     folder, chosen = asked_campaign(campaign, plan, to_ask, root)
     allowed = {"allow_code_execution": True} if allow else {}
     counts = {"samples": samples, "concurrency": concurrency, "max_tokens": cap}
     asking = _settled(chosen.asking, counts | allowed, ask_only)
+    beside = comparing.sanitiser(compare, evalplus_python, evalplus_limit, fleet=fleet)
     loaded = sources.load(names, data or ())
     console = Console(stderr=True, highlight=False) if as_json else out()
     with shown(as_json, console) as telling:
@@ -112,7 +127,7 @@ def ask(
         came = Questioner(
             chosen, to_ask, loaded, folder, telling, asking=asking, limit=limit, port=port
         ).run()
-        figures = [] if ask_only else _graded(folder, loaded, to_ask, root, telling)
+        figures = [] if ask_only else _graded(folder, loaded, to_ask, root, telling, beside, fleet)
     _end(folder, came, figures, console, as_json)
 
 
@@ -127,19 +142,32 @@ def _introduce(loaded: Sequence[Loaded], telling: Telling) -> None:
 
 
 def _graded(
-    folder: Path, suites: Sequence[Loaded], arms: Sequence[Arm], root: Path, telling: Telling
+    folder: Path,
+    suites: Sequence[Loaded],
+    arms: Sequence[Arm],
+    root: Path,
+    telling: Telling,
+    beside: Sanitiser | None,
+    fleet: str | None,
 ) -> list[dict[str, Any]]:
     """Grade what these arms answered, write their scores and tell them; the figures of each."""
+    from battery.quality.fleet import cluster
     from battery.quality.score import score_suite
 
     found: list[dict[str, Any]] = []
-    for loaded in suites:
-        names = [arm.name for arm in arms]
-        for scores in score_suite(
-            folder, loaded, names, cache=root / scoring.CACHE, say=telling.note
-        ):
-            found.append(scoring.told(scores))
-            telling.note(scoring.line(found[-1]))
+    cache = root / scoring.CACHE
+    names = [arm.name for arm in arms]
+    opened = cluster.opened(fleet, cache=cache, say=telling.note)
+    with beside or contextlib.nullcontext(), opened as graders:
+        for loaded in suites:
+            for scores in score_suite(
+                folder, loaded, names, cache=cache, fleet=graders, say=telling.note, sanitiser=beside
+            ):  # fmt: skip
+                found.append(scoring.told(scores))
+                if beside is not None:
+                    found[-1]["evalplus"] = comparing.told(folder, scores)
+                for line in scoring.lines(found[-1]):
+                    telling.note(line)
     return found
 
 

@@ -41,6 +41,14 @@ ReplayOption = Annotated[
 RootOption = Annotated[
     Path, typer.Option("--root", help="Folder that holds arms/, receipts/, charts/ and reports/")
 ]
+FleetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--fleet",
+        metavar="ADDRESS",
+        help="Grade on the machines of a Ray cluster: auto or HOST:PORT joins one, local starts one here",
+    ),
+]
 CampaignsArgument = Annotated[
     list[str] | None, typer.Argument(help="Campaigns by name or folder; none: all in receipts/")
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -10,28 +11,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from battery.cli.options import RootOption, app, out
+from battery.cli import comparing
+from battery.cli.comparing import CompareOption, LimitOption, PythonOption, sanitiser
+from battery.cli.options import FleetOption, RootOption, app, out
 from battery.ledger.errors import CellsFailed, InputError
+from battery.ledger.sanitised import LIMIT_S
 
 if TYPE_CHECKING:
     from battery.ledger.answers import Scores
+    from battery.quality.evalplus import Sanitiser
 
 CACHE = Path(".cache") / "quality"
 BESIDE = (".", "data", "../data")
+CasesOption = Annotated[
+    Path | None, typer.Option(help="Instead: answers with known verdicts, one JSON object a line")
+]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Programs at a time on a machine; default: as many as cores"),
+]
 
 
 @app.command(
     epilog="Examples: battery score my-pr --allow-code-execution · battery score my-pr --data sanitized-mbpp.json"
-    " --allow-code-execution · battery score --cases cases.jsonl --allow-code-execution --json"
+    " --allow-code-execution · battery score my-pr --fleet auto --allow-code-execution ·"
+    " battery score my-pr --compare-evalplus --evalplus-python .peers/evalplus/bin/python ·"
+    " battery score --cases cases.jsonl --allow-code-execution --json"
 )
 def score(
     campaign: Annotated[
         str | None, typer.Argument(help="Campaign by name or folder, whose answers are graded")
     ] = None,
-    cases: Annotated[
-        Path | None,
-        typer.Option(help="Instead: answers with known verdicts, one JSON object a line"),
-    ] = None,
+    cases: CasesOption = None,
     data: Annotated[
         list[Path] | None,
         typer.Option("--data", help="A suite's data file, .gz or not; repeatable"),
@@ -43,12 +54,14 @@ def score(
             help="Run the programs that the models wrote, fenced, to grade them",
         ),
     ] = False,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Programs at a time; default: as many as cores")
-    ] = None,
+    workers: WorkersOption = None,
+    fleet: FleetOption = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Use no verdict and no expected result kept before")
     ] = False,
+    compare: CompareOption = False,
+    evalplus_python: PythonOption = None,
+    evalplus_limit: LimitOption = LIMIT_S,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
     root: RootOption = Path(),
 ) -> None:
@@ -58,7 +71,13 @@ def score(
     """
     if (campaign is None) == (cases is None):
         raise InputError("name a campaign, or --cases FILE")
+    if cases is not None and fleet is not None:
+        raise InputError("--cases are graded on this machine: leave out --fleet")
     if cases is not None:
+        if compare:
+            raise InputError(
+                "--compare-evalplus is for the saved answers of a campaign, not for --cases"
+            )
         _permitted(allow)
         _cases(cases, data, workers, as_json)
         return
@@ -67,26 +86,42 @@ def score(
 
     folder = asked_folder(campaign or "", root)
     _permitted(allow or permitted(folder))
-    _campaign(folder, data, None if fresh else root / CACHE, workers, as_json)
+    beside = sanitiser(compare, evalplus_python, evalplus_limit, workers, fleet)
+    with beside or contextlib.nullcontext():
+        _campaign(folder, data, None if fresh else root / CACHE, workers, fleet, as_json, beside)
 
 
 def _campaign(
-    folder: Path, data: list[Path] | None, cache: Path | None, workers: int | None, as_json: bool
+    folder: Path,
+    data: list[Path] | None,
+    cache: Path | None,
+    workers: int | None,
+    fleet: str | None,
+    as_json: bool,
+    beside: Sanitiser | None,
 ) -> None:
     """Grade a campaign's answers and print each suite's figures; CellsFailed where requests brought none."""
+    from battery.quality.fleet import cluster
     from battery.quality.score import score_campaign
 
     console = Console(stderr=True, highlight=False) if as_json else out()
+
+    def say(text: str) -> None:
+        console.print(text, markup=False)
+
     errors = 0
-    for scores in score_campaign(
-        folder, data or (), cache=cache, workers=workers, say=lambda line: console.print(line, markup=False)
-    ):  # fmt: skip
-        figures = told(scores)
-        errors += figures["errors"]
-        if as_json:
-            sys.stdout.write(json.dumps(figures) + "\n")
-        else:
-            console.print(line(figures), markup=False)
+    with cluster.opened(fleet, cache=cache, workers=workers, say=say) as graders:
+        for scores in score_campaign(
+            folder, data or (), cache=cache, workers=workers, fleet=graders, say=say, sanitiser=beside
+        ):  # fmt: skip
+            figures = told(scores)
+            if beside is not None:
+                figures["evalplus"] = comparing.told(folder, scores)
+            errors += figures["errors"]
+            if as_json:
+                sys.stdout.write(json.dumps(figures) + "\n")
+            else:
+                say("\n".join(lines(figures)))
     if errors:
         raise CellsFailed(f"{errors} requests brought no answer; battery quality asks them again")
 
@@ -156,10 +191,11 @@ def told(scores: Scores) -> dict[str, Any]:
     }
 
 
-def line(figures: dict[str, Any]) -> str:
-    """The same for a reader."""
+def lines(figures: dict[str, Any]) -> list[str]:
+    """The same for a reader, with EvalPlus's verdicts behind it where they were asked for."""
     one = figures
-    return (
+    told = (
         f"{one['arm']} {one['suite']}: {one['passed']} of {one['answers']} pass, {one['truncated']} cut off,"
         f" {one['errors']} request errors, {one['suspicious']} suspicious"
     )
+    return [told, *(comparing.lines(one["evalplus"]) if "evalplus" in one else ())]

@@ -91,8 +91,27 @@ class Dataset(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     tasks: int
 
 
+class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One machine of a fleet: what held programs there, and what its grader's test of itself showed."""
+
+    label: str
+    """`machine 1`; never a host's name or address."""
+    system: str = ""
+    """Such as `Linux x86_64`; empty where its worker never came up."""
+    workers: int = 0
+    """Programs at a time."""
+    programs: int = 0
+    """Programs that it judged, those of all arms that were graded together."""
+    refused: str | None = None
+    """Why it graded nothing, or nothing any more."""
+    limits: dict[str, Any] = {}
+    fences: tuple[str, ...] = ()
+    missing: dict[str, str] = {}
+    self_test: dict[str, Any] = {}
+
+
 class Grader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who graded, under which limits, and behind which fences."""
+    """Who graded, under which limits, and behind which fences; of a fleet, what holds of every machine that graded."""
 
     name: str
     version: str
@@ -104,6 +123,8 @@ class Grader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Means that this platform lacks, each with its reason."""
     self_test: dict[str, Any] = {}
     """Canonical solutions passed and planted wrong ones failed, before anything was graded."""
+    machines: tuple[Machine, ...] = ()
+    """Those of a fleet, the ones that refused too; empty: this machine graded alone."""
 
 
 class Scores(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -4,6 +4,7 @@ receipts/<campaign>/quality/
   <arm>.<suite>.jsonl          one answer a line, appended and synced as it came
   <arm>.<suite>.json           its scores; replaced when the same answers are scored again
   asked/<arm>.<suite>.json     what was asked, and by which server the answers came
+  evalplus/<arm>.<suite>.json  verdicts by another extraction of them (ledger.sanitised), where it was asked for
 
 They are apart from the campaign's seal: quality may be asked after speed was sealed, and scored again later. What fixes
 them are digests of their own: the scores name that of the answers, the record of what was asked that of the data. A

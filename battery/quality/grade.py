@@ -11,21 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast, get_args
+from typing import Any, Self
 
 import msgspec
 
-from battery.ledger import strict
-from battery.ledger.answers import Answer, Graded, Status
+from battery.ledger.answers import Answer, Graded
 from battery.ledger.answers import Grader as Told
 from battery.quality import jobs
-from battery.quality.extract import Found, extract
 from battery.quality.reference import Reference, Shelf, limits, references
+from battery.quality.sandbox.inside.program import FILE
 from battery.quality.sandbox.limits import Limits
 from battery.quality.sandbox.pool import GraderError, Job, Outcome, Sandbox
+from battery.quality.sheet import Program, Sheet
 from battery.quality.tasks import Task
 from battery.quality.verdicts import Verdicts, key
 
@@ -54,12 +54,16 @@ class Grader:
         cache: Path | None = None,
         workers: int | None = None,
         keep_verdicts: bool = True,
+        shelf: Shelf | None = None,
     ) -> None:
-        """`cache`: a folder for expected results and verdicts; None: nothing is kept. `workers`: default, the cores."""
+        """`cache`: a folder for expected results and verdicts; None: nothing is kept. `workers`: default, the cores.
+
+        `shelf`: what is known of the canonical solutions, instead of what lies in `cache`.
+        """
         self._tasks = {task.id: task for task in tasks}
         self._digests = {task.id: jobs.tests_digest(task) for task in tasks}
         self._sandbox = Sandbox(workers)
-        self._shelf = Shelf(cache and cache / "references")
+        self._shelf = shelf or Shelf(cache and cache / "references")
         self._verdicts = Verdicts(cache / "verdicts.jsonl" if cache and keep_verdicts else None)
         self._references: dict[str, Reference] = {}
         self._planted = 0
@@ -96,6 +100,15 @@ class Grader:
             weight=known.seconds,
             name=name,
         )
+
+    @property
+    def references(self) -> Mapping[str, Reference]:
+        """What the canonical solutions showed, by task."""
+        return self._references
+
+    def bounds(self) -> dict[str, Limits]:
+        """What a program for each task may use here."""
+        return {task.id: self._limits(task) for task in self._tasks.values()}
 
     def _limits(self, task: Task) -> Limits:
         return limits(task, self._references, self._slowness)
@@ -139,7 +152,7 @@ class Grader:
 
     def told(self) -> Told:
         """Who grades, for a receipt."""
-        floor = {task.id: self._limits(task) for task in self._tasks.values()}
+        floor = self.bounds()
         times = [bound.cpu_s for bound in floor.values()]
         one = next(iter(floor.values()))
         return Told(
@@ -163,68 +176,60 @@ class Grader:
         self, answers: Iterable[Answer], tell: Tell = lambda done, total: None
     ) -> list[Graded]:
         """A verdict on every answer, in their order. Equal programs of a task are run once."""
-        given = list(answers)
-        rows: dict[int, Graded] = {}
-        waiting: dict[str, list[tuple[int, Found]]] = {}
-        asked: dict[str, Job] = {}
-        for place, answer in enumerate(given):
-            task = self._tasks[answer.task]
-            found = extract(answer.content, answer.reasoning, task.entry_point, task.prompt)
-            if answer.error is not None or found.code is None:
-                rows[place] = _unrun(answer, found)
-                continue
-            job = self.job(task, found.code)
-            name = key(job, self._digests[task.id])
-            if (known := self._verdicts.get(name)) is not None:
-                rows[place] = _row(answer, found, job, known, ran=False)
+        sheet = Sheet(self._tasks, answers)
+        asked: dict[str, tuple[Program, Job]] = {}
+        for program in sheet.programs:
+            job = self._named(program)
+            if (known := self._verdicts.get(job.id)) is not None:
+                sheet.enter(program, known, ran=False)
             else:
-                asked.setdefault(name, msgspec.structs.replace(job, id=name))
-                waiting.setdefault(name, []).append((place, found))
-        for done, (job, outcome) in enumerate(self._sandbox.run(asked.values()), start=1):
-            self._verdicts.put(job.id, outcome)
-            for place, found in waiting[job.id]:
-                rows[place] = _row(given[place], found, job, outcome, ran=True)
+                asked[job.id] = (program, job)
+        for done, (program, name, outcome) in enumerate(self._run(asked), start=1):
+            self._verdicts.put(name, outcome)
+            sheet.enter(program, outcome, ran=True)
             tell(done, len(asked))
-        return [rows[place] for place in range(len(given))]
+        return sheet.rows()
 
+    def each(self, batches: Iterable[Iterable[Answer]]) -> Iterator[list[Graded]]:
+        """The verdicts on one list of answers after the other."""
+        for answers in batches:
+            yield self.grade(answers)
 
-def _unrun(answer: Answer, found: Found) -> Graded:
-    """The verdict on an answer that is no program."""
-    status: Status = "cut_off" if answer.truncated else "empty"
-    if answer.error is not None:
-        status = "request_error"
-    return Graded(
-        task=answer.task, sample=answer.sample, passed=False, status=status, truncated=answer.truncated,
-        completion_tokens=answer.completion_tokens, rule=found.rule, detail=answer.error,
-    )  # fmt: skip
+    def judged(
+        self, programs: Iterable[Program]
+    ) -> Generator[tuple[Program, str, Outcome], None, None]:
+        """Each program run now, as they end, with the key that its verdict may be kept under."""
+        named = ((program, self._named(program)) for program in programs)
+        return self._run({job.id: (program, job) for program, job in named})
 
+    def alone(self, programs: Iterable[tuple[str, str]]) -> list[Outcome]:
+        """What becomes of (task, code), in their order: code as it is, without the prompt that it may need."""
+        named = [
+            self._keyed(
+                task,
+                msgspec.structs.replace(self.job(self._tasks[task], ""), parts=((FILE, code),)),
+            )
+            for task, code in programs
+        ]
+        known = {job.id: kept for job in named if (kept := self._verdicts.get(job.id)) is not None}
+        asked = {job.id: job for job in named if job.id not in known}
+        for job, outcome in self._sandbox.run(asked.values()):
+            self._verdicts.put(job.id, outcome)
+            known[job.id] = outcome
+        return [known[job.id] for job in named]
 
-def _row(answer: Answer, found: Found, job: Job, outcome: Outcome, *, ran: bool) -> Graded:
-    """The verdict on an answer whose program has an outcome; one that was cut off fails, whatever its code does."""
-    passes = outcome.status == "passed"
-    status, detail = outcome.status, outcome.detail
-    if answer.truncated:
-        status = "cut_off"
-        detail = f"as far as it goes, its code {'passes' if passes else f'does not pass: {outcome.status}'}"
-    elif outcome.retried and status == "timeout":
-        detail = f"{detail}, twice"
-    if status not in get_args(Status):
-        raise GraderError(f"{answer.task}: the sandbox says {status!r}, which is no status")
-    plus = outcome.base is not None or job.kind == "inputs"
-    return Graded(
-        task=answer.task,
-        sample=answer.sample,
-        passed=status == "passed",
-        status=cast(Status, status),
-        truncated=answer.truncated,
-        base=bool(outcome.base) if plus else None,
-        completion_tokens=answer.completion_tokens,
-        rule=found.rule,
-        suspicious=outcome.suspicious,
-        detail=detail or None,
-        seconds=round(outcome.wall_s, 4) if ran else None,
-        program_digest=strict.digest("".join(source for _, source in job.parts)),
-    )
+    def _named(self, program: Program) -> Job:
+        """A program's job, under its verdict's key."""
+        return self._keyed(program.task, self.job(self._tasks[program.task], program.code))
+
+    def _keyed(self, task: str, job: Job) -> Job:
+        return msgspec.structs.replace(job, id=key(job, self._digests[task]))
+
+    def _run(
+        self, asked: Mapping[str, tuple[Program, Job]]
+    ) -> Generator[tuple[Program, str, Outcome], None, None]:
+        for job, outcome in self._sandbox.run([job for _, job in asked.values()]):
+            yield asked[job.id][0], job.id, outcome
 
 
 def summary(rows: Iterable[Graded]) -> dict[str, Any]:

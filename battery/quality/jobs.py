@@ -10,10 +10,10 @@ from typing import Any
 import battery
 from battery.ledger import strict
 from battery.quality.extract import compose
+from battery.quality.sandbox.inside.program import FILE
+from battery.quality.sandbox.inside.wire import packed
 from battery.quality.sandbox.limits import Limits
 from battery.quality.sandbox.pool import Job
-from battery.quality.sandbox.program import FILE
-from battery.quality.sandbox.wire import packed
 from battery.quality.tasks import Task
 
 NAME = "battery"
@@ -28,21 +28,32 @@ ORACLES = {
 """Plus tasks that more than one result is right for, by the oracle that knows; EvalPlus 0.3.1 has the same."""
 
 
+def sources() -> tuple[Path, ...]:
+    """Every file of ours that a verdict depends on, sorted: from an answer's text to what became of its program."""
+    package = Path(battery.__file__).parent
+    quality = package / "quality"
+    return tuple(
+        sorted(
+            [
+                *quality.glob("extract/**/*.py"),
+                *quality.glob("sandbox/**/*.py"),
+                quality / "jobs.py",
+                quality / "arguments.py",
+                quality / "__init__.py",
+                package / "__init__.py",
+            ]
+        )
+    )
+
+
 @functools.cache
 def grader_version() -> str:
-    """The release, and the digest of all source that a verdict depends on: another source is another grader."""
-    here = Path(__file__).parent
-    sources = sorted(
-        [
-            *here.glob("extract/*.py"),
-            *here.glob("sandbox/*.py"),
-            here / "jobs.py",
-            here / "arguments.py",
-        ]
-    )
+    """The release, and the digest of `sources`, names and bytes: another source is another grader."""
+    package = Path(battery.__file__).parent
     whole = hashlib.sha256()
-    for path in sources:
-        whole.update(path.name.encode() + b"\0" + path.read_bytes())
+    for path in sources():
+        name = path.relative_to(package).as_posix()
+        whole.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return f"{battery.__version__}+{whole.hexdigest()[:16]}"
 
 

@@ -42,7 +42,7 @@ class Reference(msgspec.Struct, frozen=True):
     memory: int = MEMORY
     """Bytes of address space that were enough."""
     expected: tuple[bytes, ...] = ()
-    """Plus suites: what is kept of its results (`sandbox.comparing.sameness`)."""
+    """Plus suites: what is kept of its results (`sandbox.inside.comparing.sameness`)."""
 
 
 class Shelf:

@@ -8,8 +8,10 @@ missing package depend on the machine and its hour; they are found out again eac
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,16 +22,23 @@ from battery.quality.sandbox.pool import Job, Outcome
 KEPT = frozenset({"passed", "failed", "syntax_error"})
 
 
-def key(job: Job, tests_digest: str) -> str:
-    """What a verdict on this job is kept under."""
+def surroundings() -> dict[str, Any]:
+    """What a verdict depends on besides its job: the grader's source, and the Python and numpy that run programs."""
+    return {
+        "grader": jobs.grader_version(),
+        "python": [platform.python_implementation(), platform.python_version(), platform.machine()],
+        "numpy": metadata.version("numpy"),
+    }
+
+
+def key(job: Job, tests_digest: str, where: Mapping[str, Any] | None = None) -> str:
+    """What a verdict on this job is kept under; `where`: the surroundings of another machine, as it told them."""
     parts = {
         "program": [source for _, source in job.parts],
         "entry": job.entry,
         "tests": tests_digest,
         "limits": job.limits,
-        "grader": jobs.grader_version(),
-        "python": [platform.python_implementation(), platform.python_version(), platform.machine()],
-        "numpy": metadata.version("numpy"),
+        **(surroundings() if where is None else where),
     }
     return strict.digest(parts)
 

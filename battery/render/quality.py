@@ -13,6 +13,7 @@ from battery.analyse.shares import Share
 from battery.analyse.speed import Comparison
 from battery.analyse.tasks_changed import Paired
 from battery.ledger.claims import POOL
+from battery.render import extraction
 from battery.render import quality_tables as tables
 
 NOT_RUN = "quality: not run"
@@ -114,6 +115,7 @@ def section(findings: Findings) -> str:
             "### 4.3 What the figures rest on",
             tables.basis(quality),
             tables.suspicious(quality),
+            *extraction.section(quality.extractions),
         ]
     return "\n\n".join(part for part in parts if part)
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from battery.analyse import asked
+from battery.analyse import asked, extraction
 from battery.analyse.asked import FOLDER, Kept
 from battery.ledger import saved
 from battery.ledger.answers import Answer
 from battery.ledger.errors import ReceiptError
+from battery.ledger.sanitised import REMEDY
 from battery.ledger.store import Campaign
 
 _RESTORE = "restore it from version control"
@@ -29,6 +30,8 @@ def problems(store: Campaign) -> Iterator[Found]:
     good, bad = asked.kept(store.folder, store.header())
     for one in bad:
         yield f"{where}/{one.file}", one.why, "restore it, grade its answers again, or take it away"
+    for one in extraction.found(store.folder, good)[1]:
+        yield f"{where}/{one.file}", one.why, REMEDY
     known = {path.stem for path in folder.glob("*.json")}
     for path in sorted(folder.glob("*.jsonl")):
         if path.stem not in known:

@@ -46,6 +46,11 @@ def test_text_is_natural_and_does_not_repeat_itself(workload: str, natural: floa
     assert sum(n - 1 for n in fives.values()) < 0.06 * len(fives)
 
 
+def test_code_that_names_the_package_index_is_left_out() -> None:
+    assert len(prompts.corpus("code").paragraphs) > 100
+    assert not [text for text in prompts.corpus("code").paragraphs if "pypi" in text.lower()]
+
+
 def test_shared_beginnings_are_measured() -> None:
     sized = prompts.size_all([("prose", 150, 1), ("prose", 150, 2), ("prose", 300, 3)], count, 8)
     assert [prompt.rung for prompt in sized] == [150, 150, 300]

@@ -6,11 +6,15 @@ drafts, prose and reasoning around it. None of this asks the code under test wha
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
+EXAMPLES = settings(max_examples=int(os.environ.get("BATTERY_EXAMPLES", "60")), deadline=None)
+"""How many answers a property is held against; BATTERY_EXAMPLES=2500 looks harder."""
 ENTRY = "solve"
 PROSE = [
     "Sure, here's the function (don't worry):",
@@ -38,7 +42,25 @@ DEMOS = [
     f"```python\nfrom solution import {ENTRY}\n```",
     "```\n>>> 1\n```",
 ]
-TAGS = [("<think>", "</think>"), ("<reasoning>", "</reasoning>"), ("[THINK]", "[/THINK]")]
+TAGS = [
+    ("<think>", "</think>"),
+    ("<think>", "</think>"),
+    ("<Thinking>", "</thinking>"),
+    ("<thought>", "</thought>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<scratchpad>", "</scratchpad >"),
+    ('<think budget="8">', "</think>"),
+    ("<seed:think>", "</seed:think>"),
+    ("<antThinking>", "</antThinking>"),
+    ("[THINK]", "[/THINK]"),
+    ("◁think▷", "◁/think▷"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|channel|>analysis<|message|>", "<|channel|>final<|message|>"),
+    ("<|channel>thought", "<channel|>"),
+    ("<unused94>thought", "<unused95>"),
+]
+"""What models put around their reasoning, each as its template writes it."""
 TOKENS = ["<|im_end|>", "</s>", "<|eot_id|>", "<end_of_turn>"]
 
 _LINES = [
@@ -134,8 +156,17 @@ def prompt_bodies(draw: st.DrawFn) -> Body:
     return Body(_tied(["total = 0", *lines]))
 
 
+SHALLOW = st.integers(0, 3).map(lambda width: " " * width)
+
+
 @st.composite
-def fenced(draw: st.DrawFn, code: str, *, may_stay_open: bool = False) -> str:
+def fenced(
+    draw: st.DrawFn,
+    code: str,
+    *,
+    may_stay_open: bool = False,
+    margins: st.SearchStrategy[str] = SHALLOW,
+) -> str:
     """A program in a fence that CommonMark reads back: any mark, length, info string and margin up to three."""
     mark = draw(st.sampled_from("`~"))
     longest = max((len(run) for run in re.findall(f"{re.escape(mark)}+", code)), default=0)
@@ -145,11 +176,19 @@ def fenced(draw: st.DrawFn, code: str, *, may_stay_open: bool = False) -> str:
             ["", "python", " python", "Python3", "py", "{.python .x}", "python title=a.py", "x"]
         )
     )
-    margin = " " * draw(st.integers(0, 3))
+    margin = draw(margins)
     lines = [margin + line if line else "" for line in code.split("\n")[:-1]]
     closed = not may_stay_open or draw(st.booleans())
     close = [margin + mark * (length + draw(st.integers(0, 2))) + draw(st.sampled_from(["", "  "]))]
     return "\n".join([margin + mark * length + info, *lines, *(close if closed else [])])
+
+
+@st.composite
+def in_a_list(draw: st.DrawFn, code: str) -> str:
+    """A program in a fence that stands in a list's item, as deep as the item's text or deeper."""
+    mark = draw(st.sampled_from(["1. ", "10. ", "- ", "*   ", "2) "]))
+    margins = st.sampled_from([" " * 4, " " * 6, " " * 8, "\t", "\t\t"])
+    return f"{mark}The function:\n\n{draw(fenced(code, margins=margins))}\n"
 
 
 @st.composite
@@ -178,7 +217,12 @@ def reasoning(draw: st.DrawFn) -> str:
 
 @st.composite
 def sent(draw: st.DrawFn, text: str) -> str:
-    """A text as a server sends it: line ends of any kind, a byte order mark, a special token at the end."""
+    """A text as a server sends it: line ends of any kind or mixed, a byte order mark, a special token at the end."""
     text += draw(st.sampled_from(["", "", *TOKENS, "\n" + TOKENS[0]]))
     text = draw(st.sampled_from(["", "\ufeff"])) + text
-    return text.replace("\n", draw(st.sampled_from(["\n", "\r\n", "\r"])))
+    if draw(st.booleans()):
+        return text.replace("\n", draw(st.sampled_from(["\n", "\r\n", "\r"])))
+    turn = draw(st.integers(1, 4))  # a lone CR before a LF would be one line end, not two
+    lines = text.split("\n")
+    ends = ["\r\n" if place % turn == 0 else "\n" for place in range(len(lines) - 1)]
+    return "".join(line + end for line, end in zip(lines, [*ends, ""], strict=True))

@@ -10,7 +10,7 @@ from battery.quality.sandbox.limits import MIB, Limits
 from battery.quality.sandbox.pool import Job
 
 TIGHT = Limits(cpu_s=4, wall_s=20, memory=256 * MIB)
-SHORT = TIGHT._replace(cpu_s=1, wall_s=3)
+SHORT = TIGHT._replace(cpu_s=0.3, wall_s=1.2)
 PROMPT = 'def add(x, y):\n    """The sum."""\n'
 SECRET = "needle in the tests"
 TEST = f"""
@@ -56,7 +56,7 @@ def add(x, y):
     return 0
 """,
     "true to every question": """
-import battery.quality.sandbox.program as own, sys
+import battery.quality.sandbox.inside.program as own, sys
 own.Puppet._operate = lambda self, body: self._ends.hold(b'V', own.packed(True))
 own.packed = lambda value: b'\\x80\\x05\\x88.'
 def add(x, y): return 0
@@ -115,8 +115,24 @@ def add(x, y):
     "pickle that runs": """
 class Bomb:
     def __reduce__(self):
+        return eval, ("type('Any', (), {'__eq__': lambda self, other: True})()",)
+def add(x, y): return Bomb()
+""",
+    "pickle that ends who reads it": """
+class Bomb:
+    def __reduce__(self):
         return exec, ('import os; os._exit(0)',)
 def add(x, y): return Bomb()
+""",
+    "looks who calls": """
+import sys
+def add(x, y):
+    frame = sys._getframe(1)
+    while frame:
+        if frame.f_code.co_name == 'check':
+            return x + y
+        frame = frame.f_back
+    return 0
 """,
     "closes everything": "import os\nos.closerange(0, 256)\ndef add(x, y): return 0\n",
     "deep result": """

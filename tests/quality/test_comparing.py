@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import collections
 import math
+import os
 import pickle
+import threading
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from battery.quality.sandbox.comparing import ORACLES, SHORT, close, right, sameness
-from battery.quality.sandbox.wire import NotPlain, packed, plain
+from battery.quality.sandbox.inside.comparing import ORACLES, SHORT, close, right, sameness
+from battery.quality.sandbox.inside.wire import CHUNK, HEAD, Ends, Gone, NotPlain, packed, plain
 
 PLAIN = st.recursive(
     st.none()
@@ -114,3 +116,37 @@ class Own:
 def test_only_plain_data_is_taken_in(body: bytes) -> None:
     with pytest.raises(NotPlain):
         plain(body)
+
+
+@pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK + 3])
+def test_messages_of_any_size_come_whole_and_in_order(size: int) -> None:
+    incoming, outgoing = os.pipe()
+    ends = Ends(incoming, outgoing)
+    body = bytes(range(251)) * (size // 251) + bytes(size % 251)
+
+    def send() -> None:
+        ends.hold(b"V", b"before")
+        ends.hold(b"V", body)
+        ends.send(b"X", b"after")
+        os.close(outgoing)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        came = [ends.receive(), ends.receive(size), ends.receive()]
+        with pytest.raises(Gone):
+            ends.receive()
+    finally:
+        sender.join()
+        os.close(incoming)
+    assert came == [(b"V", b"before"), (b"V", body), (b"X", b"after")]
+
+
+def test_a_message_that_ends_early_or_claims_too_much_is_none() -> None:
+    for claimed, most, wrong in ((3 * CHUNK, None, Gone), (3 * CHUNK, CHUNK, NotPlain)):
+        incoming, outgoing = os.pipe()
+        os.write(outgoing, HEAD.pack(b"V", claimed) + b"some")
+        os.close(outgoing)
+        with pytest.raises(wrong):
+            Ends(incoming, -1).receive(most)
+        os.close(incoming)

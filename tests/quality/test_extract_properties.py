@@ -8,15 +8,17 @@ from answer_strategies import (
     DEMOS,
     DRAFT,
     ENTRY,
+    EXAMPLES,
     Body,
     fenced,
+    in_a_list,
     programs,
     prompt_bodies,
     prose,
     reasoning,
     sent,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -26,7 +28,7 @@ from battery.quality.extract.fences import fences
 PROMPT = f'import math\n\n\ndef {ENTRY}(x):\n    """Give x back."""\n'
 
 
-@settings(max_examples=120, deadline=None)
+@EXAMPLES
 @given(st.data())
 def test_a_program_in_a_fence_comes_back_byte_for_byte(data: st.DataObject) -> None:
     code = data.draw(programs())
@@ -45,7 +47,16 @@ def test_a_program_in_a_fence_comes_back_byte_for_byte(data: st.DataObject) -> N
     assert (found.code, found.rule) == (code, "last defining fence")
 
 
-@settings(max_examples=120, deadline=None)
+@EXAMPLES
+@given(st.data())
+def test_a_program_in_a_lists_item_comes_back_without_its_margin(data: st.DataObject) -> None:
+    code = data.draw(programs())
+    parts = [data.draw(reasoning()), data.draw(prose()), data.draw(in_a_list(code))]
+    found = extract(data.draw(sent("\n".join(parts))), DRAFT, ENTRY, PROMPT)
+    assert (found.code, found.rule) == (code, "last defining fence")
+
+
+@EXAMPLES
 @given(st.data())
 def test_a_program_without_a_fence_comes_back_byte_for_byte(data: st.DataObject) -> None:
     code = data.draw(programs())
@@ -54,7 +65,7 @@ def test_a_program_without_a_fence_comes_back_byte_for_byte(data: st.DataObject)
     assert (found.code, found.rule) == (code, "bare code")
 
 
-@settings(max_examples=120, deadline=None)
+@EXAMPLES
 @given(prompt_bodies(), st.sampled_from(["    ", "  ", "\t", ""]), st.data())
 def test_a_body_continues_the_prompt_whatever_its_margin(
     body: Body, margin: str, data: st.DataObject
@@ -70,7 +81,7 @@ def test_a_body_continues_the_prompt_whatever_its_margin(
     )
 
 
-@settings(max_examples=120, deadline=None)
+@EXAMPLES
 @given(reasoning(), st.data())
 def test_code_that_stands_only_in_the_reasoning_is_no_answer(
     thought: str, data: st.DataObject
@@ -88,7 +99,7 @@ _HOSTILE = [
 ]  # fmt: skip
 
 
-@settings(max_examples=120, deadline=None)
+@EXAMPLES
 @given(st.lists(st.sampled_from(_HOSTILE), max_size=25), st.sampled_from(["\n", "\r\n", " "]))
 def test_no_text_breaks_the_search(lines: list[str], end: str) -> None:
     text = end.join(lines)
@@ -106,7 +117,7 @@ _MARKDOWN = [
 ]  # fmt: skip
 
 
-@settings(max_examples=120, deadline=None)
+@EXAMPLES
 @given(st.lists(st.sampled_from(_MARKDOWN), max_size=14))
 def test_fences_are_those_of_a_markdown_library(lines: list[str]) -> None:
     text = "\n".join(lines)

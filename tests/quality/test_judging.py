@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from planted import TIGHT, adding
+from planted import SHORT, TIGHT, adding
 
 from battery.quality import jobs
+from battery.quality.sandbox import pool
 from battery.quality.sandbox.limits import Limits
 from battery.quality.sandbox.pool import GraderError, Job, Outcome, Sandbox
 from battery.quality.tasks import Task
@@ -55,7 +56,7 @@ def held(sandbox: Sandbox, task: Task, code: str, limits: Limits = TIGHT) -> Out
 def test_base_and_plus_are_graded_apart(
     sandbox: Sandbox, code: str, status: str, base: bool | None
 ) -> None:
-    found = held(sandbox, plus(code), code, TIGHT._replace(cpu_s=1, wall_s=3))
+    found = held(sandbox, plus(code), code, SHORT)
     assert (found.status, found.base) == (status, base)
 
 
@@ -150,3 +151,28 @@ def test_heavy_jobs_start_first_and_all_come_back(sandbox: Sandbox) -> None:
     made = [adding("def add(x, y): return x + y\n", name=str(weight)) for weight in weights]
     heavy = [msgspec.structs.replace(job, weight=float(job.id)) for job in made]
     assert [job.id for job, _ in sandbox.run(heavy)] == ["3.0", "2.0", "0.2", "0.1"]
+
+
+def test_a_timeout_counts_only_if_it_comes_again_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine was slow, not the program: the first try of every job runs out of time, on every server at once."""
+    whole, running, tries, company = pool._Server.judged, set(), [], []
+
+    def judged(server: pool._Server, job: Job) -> Outcome:
+        tries.append(job.id)
+        running.add((job.id, tries.count(job.id)))
+        company.append(len(running))
+        found = whole(server, job)
+        running.remove((job.id, tries.count(job.id)))
+        late = job.id != "quick" and tries.count(job.id) == 1
+        return Outcome(status="timeout") if late else found
+
+    monkeypatch.setattr(pool._Server, "judged", judged)
+    right, wrong = "def add(x, y): return x + y\n", "def add(x, y): return x\n"
+    asked = [
+        adding(code, name=name) for name, code in (("quick", right), ("a", right), ("b", wrong))
+    ]
+    with Sandbox(2) as both:
+        found = {job.id: (one.status, one.retried) for job, one in both.run(asked)}
+    assert found == {"quick": ("passed", False), "a": ("passed", True), "b": ("failed", True)}
+    assert sorted(tries) == ["a", "a", "b", "b", "quick"]
+    assert company[-2:] == [1, 1], "each alone"

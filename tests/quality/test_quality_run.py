@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,33 @@ def ask(tmp_path: Path, small_plan: Plan, few: Loaded) -> Callable[..., Any]:
     return run
 
 
+@dataclass
+class Begun:
+    """A campaign that tests go on from: one launch for all of them."""
+
+    folder: Path
+    arm: Arm | None = None
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Begun:
+    return Begun(tmp_path_factory.mktemp("begun"))
+
+
+@pytest.fixture
+def started(
+    tmp_path: Path, begun: Begun, few: Loaded, fake_arm: Make, ask: Callable[..., Any]
+) -> Arm:
+    """An arm that answers rightly, and, as a copy, its campaign after the first three of six tasks."""
+    if begun.arm is None:
+        arm = fake_arm("A", "--answers", str(script_of(rules(few.tasks), begun.folder)))
+        ask(arm, limit=3)
+        shutil.copytree(tmp_path / "camp", begun.folder / "camp")
+        begun.arm = arm
+    shutil.copytree(begun.folder / "camp", tmp_path / "camp", dirs_exist_ok=True)
+    return begun.arm
+
+
 def kept(tmp_path: Path, arm: str = "A") -> list[Answer]:
     return saved.read_answers(saved.answers_path(tmp_path / "camp", arm, "humaneval"))
 
@@ -99,66 +128,56 @@ def test_every_answer_is_kept_with_what_was_asked(
 
 
 def test_what_is_complete_launches_nothing(
-    tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]
+    tmp_path: Path, started: Arm, ask: Callable[..., Any]
 ) -> None:
-    arm = scripted("A", rules(few.tasks))
-    ask(arm)
     before = saved.answers_path(tmp_path / "camp", "A", "humaneval").read_bytes()
-    counts, said = ask(arm)
-    assert counts["answers"] == 6 and said == ["6/6"]
+    counts, said = ask(started, limit=3)
+    assert counts["answers"] == 3 and said == ["3/3"]
     assert saved.answers_path(tmp_path / "camp", "A", "humaneval").read_bytes() == before
 
 
 def test_a_limit_is_gone_on_from_and_never_takes_tasks_back(
-    tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]
+    tmp_path: Path, few: Loaded, started: Arm, ask: Callable[..., Any]
 ) -> None:
-    arm = scripted("A", rules(few.tasks))
-    assert ask(arm, limit=2)[0]["answers"] == 2
-    assert ask(arm)[0]["answers"] == 6
-    assert ask(arm, limit=1)[0]["answers"] == 6
+    assert ask(started)[0]["answers"] == 6
+    assert ask(started, limit=1)[0]["answers"] == 6
     assert [one.task for one in kept(tmp_path)] == [task.id for task in few.tasks]
     asked = saved.read_asked(tmp_path / "camp", "A", "humaneval")
-    assert [session.answers for session in asked.sessions] == [2, 4]
+    assert [session.answers for session in asked.sessions] == [3, 3]
 
 
 @pytest.mark.parametrize(
     "torn", [b'{"suite":"humaneval","task":"Hum', b"\x00\x00\x00"], ids=["half", "zeros"]
 )
 def test_a_torn_last_line_is_cut_off_and_asked_again(
-    torn: bytes, tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]
+    torn: bytes, tmp_path: Path, few: Loaded, started: Arm, ask: Callable[..., Any]
 ) -> None:
-    arm = scripted("A", rules(few.tasks))
-    ask(arm, limit=3)
     path = saved.answers_path(tmp_path / "camp", "A", "humaneval")
     whole = path.read_bytes()
     path.write_bytes(whole + torn)
-    _, said = ask(arm, limit=4)
+    _, said = ask(started, limit=4)
     assert path.read_bytes().startswith(whole + b'{"suite"') and path.read_bytes().count(b"\n") == 4
     assert [one.task for one in kept(tmp_path)] == [task.id for task in few.tasks[:4]]
     assert any(f"a torn last line of {len(torn)} bytes" in line for line in said)
 
 
 def test_a_last_line_that_only_lacks_its_end_stands(
-    tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]
+    tmp_path: Path, started: Arm, ask: Callable[..., Any]
 ) -> None:
-    arm = scripted("A", rules(few.tasks))
-    ask(arm, limit=2)
     path = saved.answers_path(tmp_path / "camp", "A", "humaneval")
     whole = path.read_bytes()
     path.write_bytes(whole[:-1])
-    assert ask(arm, limit=2)[1] == ["2/2"] and path.read_bytes() == whole
+    assert ask(started, limit=3)[1] == ["3/3"] and path.read_bytes() == whole
 
 
 def test_damage_in_the_middle_is_refused_with_its_place(
-    tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]
+    tmp_path: Path, started: Arm, ask: Callable[..., Any]
 ) -> None:
-    arm = scripted("A", rules(few.tasks))
-    ask(arm, limit=3)
     path = saved.answers_path(tmp_path / "camp", "A", "humaneval")
     lines = path.read_bytes().split(b"\n")
     path.write_bytes(b"\n".join([lines[0], lines[1][:40], *lines[2:]]))
     with pytest.raises(ReceiptError, match=r"A\.humaneval\.jsonl:2: no answer"):
-        ask(arm)
+        ask(started)
 
 
 def test_requests_that_failed_are_kept_and_asked_again_last(
@@ -276,36 +295,32 @@ def test_an_arm_that_is_not_what_it_says_is_not_asked(
 
 
 def test_what_was_asked_otherwise_is_not_mixed(
-    tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]
+    tmp_path: Path, few: Loaded, started: Arm, ask: Callable[..., Any]
 ) -> None:
-    arm = scripted("A", rules(few.tasks))
-    ask(arm, limit=1)
     with pytest.raises(ReceiptError, match="another sampler"):
-        ask(arm, asking=Quality(max_tokens=65))
+        ask(started, asking=Quality(max_tokens=65))
     with pytest.raises(ReceiptError, match="another seed"):
-        ask(arm, asking=Quality(max_tokens=64, seed=1))
+        ask(started, asking=Quality(max_tokens=64, seed=1))
     with pytest.raises(ReceiptError, match="another arm_digest"):
-        ask(msgspec.structs.replace(arm, env={"X": "1"}))
+        ask(msgspec.structs.replace(started, env={"X": "1"}))
     other = msgspec.structs.replace(few.dataset, digest="0" * 64)
     with pytest.raises(ReceiptError, match="another dataset"):
-        ask(arm, loaded=(Loaded(other, few.tasks),))
+        ask(started, loaded=(Loaded(other, few.tasks),))
     saved.asked_path(tmp_path / "camp", "A", "humaneval").unlink()
     with pytest.raises(ReceiptError, match="no such file, but there are answers"):
-        ask(arm)
+        ask(started)
 
 
 def test_a_model_that_changed_on_disk_is_refused(
-    tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]
+    tmp_path: Path, started: Arm, ask: Callable[..., Any]
 ) -> None:
-    arm = scripted("A", rules(few.tasks))
-    ask(arm, limit=1)
     path = saved.asked_path(tmp_path / "camp", "A", "humaneval")
     asked = saved.read_asked(tmp_path / "camp", "A", "humaneval")
     path.write_bytes(
         msgspec.json.encode(msgspec.structs.replace(asked, model={"digest": "f" * 64}))
     )
     with pytest.raises(LaunchError, match="its weights changed on disk"):
-        ask(arm)
+        ask(started)
 
 
 def test_another_sampler_ends_the_run_before_anything_is_kept(
@@ -317,10 +332,7 @@ def test_another_sampler_ends_the_run_before_anything_is_kept(
     assert kept(tmp_path) == []
 
 
-def test_the_digest_of_answers_is_over_the_bytes_of_the_file(
-    tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]
-) -> None:
-    ask(scripted("A", rules(few.tasks)), limit=2)
+def test_the_digest_of_answers_is_over_the_bytes_of_the_file(tmp_path: Path, started: Arm) -> None:
     path = saved.answers_path(tmp_path / "camp", "A", "humaneval")
     lines = b"".join(msgspec.json.encode(one) + b"\n" for one in kept(tmp_path))
     assert strict.digest(path.read_bytes()) == strict.digest(lines)

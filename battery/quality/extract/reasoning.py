@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from battery.quality.extract.cleaning import TOKEN
-from battery.quality.extract.fences import fences
+from battery.quality.extract.fences import Fence, fences
 from battery.quality.extract.lexing import quoted
 from battery.quality.extract.stretches import covered
 
@@ -149,7 +149,7 @@ def _code(text: str, tags: list[_Tag]) -> _Spans:
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
     hidden: list[tuple[int, int]] = []
-    blocks = fences(text)
+    blocks = _blocks(text)
     fenced = _Spans((starts[block.first], starts[block.last]) for block in blocks)
     for block in blocks:
         start, end = starts[block.first + 1], starts[block.last]
@@ -166,6 +166,18 @@ def _code(text: str, tags: list[_Tag]) -> _Spans:
     if free:
         hidden += [(starts[one], starts[other]) for one, other in covered(text)]
     return _Spans(hidden)
+
+
+def _blocks(text: str) -> list[Fence]:
+    """All fences of a text, those too that stand deeper than Markdown allows: an answer may have its code there."""
+    blocks = fences(text)
+    taken = {line for block in blocks for line in range(block.first, block.last)}
+    deep = [
+        block
+        for block in fences(text, any_margin=True)
+        if block.closed and taken.isdisjoint(range(block.first, block.last))
+    ]
+    return [*blocks, *deep]
 
 
 def _starts_its_line(text: str, tag: _Tag) -> bool:

@@ -15,8 +15,10 @@ everything (marked `suspicious`).
 
 What it does not protect against: a hole in the kernel or in Python's unpickling of plain data; the data file itself,
 whose tests and canonical solutions run beside the judge, fenced but trusted with the verdict; side channels; wear. An
-answer that knows the tasks by heart passes. Where the system has no namespaces (macOS, some containers) files and
-network stay within reach, and on macOS memory is not limited and a process that leaves its session can outlive its
-program: run strangers' answers there in a virtual machine.
+answer that knows the tasks by heart passes. Where namespaces are forbidden (some containers) Landlock stands in for
+them, as far as the kernel has it: files cannot be read, written or removed, other processes not be signalled and TCP
+not be used, while UDP stays within reach, and modes and times of the user's own files. Where there is neither (macOS)
+files, network and the user's processes stay within reach, memory is not limited and a process that leaves its session
+can outlive its program: run strangers' answers there in a virtual machine.
 What held and what did not is in every receipt (`fences`, `missing`).
 """

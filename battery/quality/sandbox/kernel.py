@@ -26,7 +26,7 @@ _LOCKED = {2: 2, 4: 4, 8: 8, 1024: 1024, 2048: 2048, 4096: 1 << 21}
 """A file system's flags as statvfs gives them and as mount takes them: a user namespace must keep what is set."""
 
 
-def _call(name: str, *arguments: Any) -> int:
+def call(name: str, *arguments: Any) -> int:
     """A function of libc; OSError with its reason where it fails, ENOSYS where there is none."""
     found = getattr(_libc(), name, None) if sys.platform == "linux" else None
     if found is None:
@@ -44,7 +44,7 @@ def _libc() -> ctypes.CDLL:
 
 def unshare(flags: int) -> None:
     """Leave the namespaces named by `flags` for new ones."""
-    _call("unshare", ctypes.c_int(flags))
+    call("unshare", ctypes.c_int(flags))
 
 
 def map_one_user(inner: int, uid: int, gid: int) -> None:
@@ -56,7 +56,7 @@ def map_one_user(inner: int, uid: int, gid: int) -> None:
 
 def mount(source: str | None, target: str, kind: str | None, flags: int, options: str = "") -> None:
     """Show `source` at `target`, or change how it is shown there."""
-    _call(
+    call(
         "mount",
         source.encode() if source else None,
         target.encode(),
@@ -79,38 +79,38 @@ def bind_read_only(source: str, target: str) -> None:
 
 def unmount(target: str) -> None:
     """Take a mount away, at once, whoever still uses it."""
-    _call("umount2", target.encode(), ctypes.c_int(_DETACH))
+    call("umount2", target.encode(), ctypes.c_int(_DETACH))
 
 
 def change_root(folder: str) -> None:
     """Make `folder`, which must be a mount, the root, and let go of the old one."""
     os.chdir(folder)
-    _call("pivot_root", b".", b".")
+    call("pivot_root", b".", b".")
     unmount(".")
     os.chdir("/")
 
 
 def never_gain_privileges() -> None:
     """No program started from here gains a right by what it starts (set-user-id files)."""
-    _call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    call("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
 
 
 def hide_memory() -> None:
     """Other processes of the same user can neither trace this one nor read its memory or descriptors."""
-    _call("prctl", _DUMPABLE, 0, 0, 0, 0)
+    call("prctl", _DUMPABLE, 0, 0, 0, 0)
 
 
 def adopt_orphans() -> None:
     """Descendants whose parent ends become children of this process, so that they can be ended and reaped."""
-    _call("prctl", _SUBREAPER, 1, 0, 0, 0)
+    call("prctl", _SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with_parent() -> None:
     """Be killed when the process that forked this one ends. A change of user forgets it: ask for it after that."""
-    _call("prctl", _DEATH_SIGNAL, 9, 0, 0, 0)
+    call("prctl", _DEATH_SIGNAL, 9, 0, 0, 0)
 
 
 def drop_capabilities() -> None:
     """Give up every right of an administrator, in a user namespace too."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    _call("capset", header, (ctypes.c_uint32 * 6)())
+    call("capset", header, (ctypes.c_uint32 * 6)())

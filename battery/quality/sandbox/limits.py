@@ -13,9 +13,9 @@ class Limits(NamedTuple):
     """Bounds of one program; those of the kernel hold for each process of it, the wall's for all of them together."""
 
     cpu_s: float = 3.0
-    """Processor time, rounded up to whole seconds; then the kernel kills."""
+    """Processor time, counted from outside (`times`); the kernel ends what escapes that, a little later."""
     wall_s: float = 10.0
-    """Time on the clock, kept from outside: sleeping and waiting count too."""
+    """Time on the clock, kept from outside: sleeping counts, waiting for a core does not."""
     memory: int = 1024 * MIB
     """Bytes of address space."""
     file: int = 16 * MIB
@@ -30,10 +30,15 @@ class Limits(NamedTuple):
         return self._replace(cpu_s=self.cpu_s * factor, wall_s=self.wall_s * factor)
 
 
+def kernel_seconds(cpu_s: float) -> int:
+    """The kernel's own limit on processor time: its count can run ahead of what was used, so it leaves room."""
+    return math.ceil(1.25 * cpu_s + 0.5)
+
+
 def _bounds(limits: Limits, spare: int) -> dict[str, int]:
     """Limits by their names in `resource`; `spare` processes belong to others of the same user."""
     return {
-        "RLIMIT_CPU": math.ceil(limits.cpu_s),
+        "RLIMIT_CPU": kernel_seconds(limits.cpu_s),
         "RLIMIT_AS": limits.memory,
         "RLIMIT_FSIZE": limits.file,
         "RLIMIT_NOFILE": limits.files,

@@ -28,10 +28,11 @@ import psutil
 
 from battery.ledger.errors import BatteryError
 from battery.quality.sandbox.limits import Limits
+from battery.quality.sandbox.times import PATIENCE
 
 START_S = 60.0
 GRACE_S = 30.0
-"""Seconds beyond a job's wall limit after which its server is given up."""
+"""Seconds beyond the longest that a job may take after which its server is given up."""
 _START = (
     "import sys; sys.path.insert(0, {root!r}); from battery.quality.sandbox.server import main;"
     " del sys.path[0]; main()"
@@ -173,7 +174,7 @@ class _Server:
                 sent.flush()
                 os.lseek(sent.fileno(), 0, os.SEEK_SET)
                 socket.send_fds(self._socket, [json.dumps(head).encode()], [sent.fileno()])
-                told = self._hear(job.limits.wall_s + GRACE_S)
+                told = self._hear(PATIENCE * job.limits.wall_s + GRACE_S)
         finally:
             if not self._inside:
                 _removed(folder)

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from battery.quality.sandbox import fences, limits
-from battery.quality.sandbox.judge import BASE_HOLDS, Place, judge
+from battery.quality.sandbox.inside.judge import BASE_HOLDS, Place, judge
+from battery.quality.sandbox.times import Allowance
 
 LARGEST = 256 << 20
 """Bytes of one verdict."""
@@ -74,43 +75,45 @@ def _job(
         if not fenced.namespaces and fenced.user is not None:
             os.chown(where, fenced.user, fenced.user)
         verdict, pid = os.pipe(), 0
-        place = Place(where, fenced.user, fenced.judge, fenced.pids, fenced.namespaces, spare)
+        place = Place(where, fenced, spare)
         if (pid := os.fork()) == 0:
             connection.close()
             os.close(verdict[0])
             judge(job_fd, verdict[1], bounds, place)
         os.close(verdict[1])
-        said = bytearray()
+        said, allowance = bytearray(), Allowance(bounds, pid)
         try:
-            _hear(said, verdict[0], began + bounds.wall_s)
+            late = _hear(said, verdict[0], allowance)
         finally:
             os.close(verdict[0])
-            _end(pid, int(said.partition(b"\n")[0].strip(b"\0") or 0))
-    return {**_answer(said), "wall_s": time.perf_counter() - began}
+            _end(pid, allowance.program or 0)
+    return {**_answer(said, late), "wall_s": time.perf_counter() - began}
 
 
-def _hear(said: bytearray, end: int, deadline: float) -> None:
-    """Add what the judge writes until it ends or time is up, which a last NUL tells: it is in no verdict."""
+def _hear(said: bytearray, end: int, allowance: Allowance) -> str:
+    """Add what the judge writes until it ends or the program's time is up, which is told."""
     while len(said) < LARGEST:
-        left = deadline - time.perf_counter()
-        if left <= 0 or not select.select([end], [], [], left)[0]:
-            said += b"\0"
-            return
-        piece = os.read(end, 1 << 20)
-        if not piece:
-            return
+        if not select.select([end], [], [], allowance.pause())[0]:
+            if late := allowance.over():
+                return late
+            continue
+        if not (piece := os.read(end, 1 << 20)):
+            break
         said += piece
+        if allowance.program is None and b"\n" in said:
+            allowance.program = int(said.partition(b"\n")[0])
+    return ""
 
 
-def _answer(said: bytearray) -> dict[str, Any]:
+def _answer(said: bytearray, late: str) -> dict[str, Any]:
     """The verdict that was heard, or what its absence means; lines: the program's id, what holds, the verdict."""
-    lines = bytes(said).rstrip(b"\0").split(b"\n")
+    lines = bytes(said).split(b"\n")
     if len(lines) > 1 and lines[-1]:
         with contextlib.suppress(ValueError):
             return dict(json.loads(lines[-1]))
     so_far = {"base": True} if BASE_HOLDS in lines else {}
-    if said.endswith(b"\0"):
-        return {**so_far, "status": "timeout", "detail": "its time on the clock was up"}
+    if late:
+        return {**so_far, "status": "timeout", "detail": late}
     return {**so_far, "status": "crash", "detail": "the checks did not survive its results"}
 
 

@@ -15,11 +15,9 @@ import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from battery.quality.sandbox.program import ENTRY
-from battery.quality.sandbox.wire import PROTOCOL, Ends, NotPlain, plain
+from battery.quality.sandbox.inside.program import ENTRY
+from battery.quality.sandbox.inside.wire import PROTOCOL, Body, Ends, NotPlain, plain
 
-MOST = 1 << 29
-"""Bytes of one result that are taken in."""
 _TRUSTED = (
     "builtins",
     "numpy",
@@ -47,8 +45,9 @@ class CannotSend(Exception):
 class Remote:
     """A program in its process, asked over pipes."""
 
-    def __init__(self, ends: Ends) -> None:
-        self._ends = ends
+    def __init__(self, ends: Ends, most: int) -> None:
+        """`most`: bytes of one result that are taken in; a program has no more of them than its own memory."""
+        self._ends, self._most = ends, most
         self.notes: list[str] = []
 
     def run(self, parts: list[tuple[str, str]], entry: str) -> None:
@@ -65,11 +64,11 @@ class Remote:
         self._ends.send(b"O", _sent((name, arguments)))
         return self._result()
 
-    def calls(self, given: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    def calls(self, given: list[bytes]) -> Iterator[tuple[bytes, Body]]:
         """The entry point's results for each of the pickled arguments, undecoded; the last may be what it raised."""
         self._ends.send(b"B", pickle.dumps(given, PROTOCOL))
         for _ in given:
-            kind, body = self._ends.receive(MOST)
+            kind, body = self._ends.receive(self._most)
             yield kind, body
             if kind == b"X":
                 return
@@ -79,16 +78,16 @@ class Remote:
         return self.call(*pickle.loads(given))
 
     def _result(self) -> Any:
-        kind, body = self._ends.receive(MOST)
+        kind, body = self._ends.receive(self._most)
         if kind == b"V":
             try:
                 return plain(body)
             except NotPlain:
                 self._ends.send(b"L", b"")
-                kind, body = self._ends.receive(MOST)
+                kind, body = self._ends.receive(self._most)
         return self.decoded(kind, body)
 
-    def decoded(self, kind: bytes, body: bytes) -> Any:
+    def decoded(self, kind: bytes, body: Body) -> Any:
         """The value of an answer; NotPlain where it is a value that is not plain, Raised where it is none."""
         if kind == b"V":
             return plain(body)

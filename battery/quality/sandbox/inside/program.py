@@ -21,7 +21,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from battery.quality.sandbox.wire import Ends, Gone, packed
+from battery.quality.sandbox.inside.wire import Body, Ends, Gone, packed
 
 NAME = "answer"
 """Of the module that a program becomes; it is not __main__."""
@@ -62,7 +62,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 class _Reader(pickle.Unpickler):
     """Reads what the judge sends, in which handles stand for objects that are kept here."""
 
-    def __init__(self, body: bytes, kept: list[Any]) -> None:
+    def __init__(self, body: Body, kept: list[Any]) -> None:
         super().__init__(io.BytesIO(body))
         self._kept = kept
 
@@ -90,7 +90,7 @@ class Puppet:
             except Gone:
                 return
 
-    def _run(self, body: bytes) -> None:
+    def _run(self, body: Body) -> None:
         """Execute the parts, each a compile unit of its own: the context, whose entry point goes, then the answer."""
         parts, entry = pickle.loads(body)
         space = self._module.__dict__
@@ -107,7 +107,7 @@ class Puppet:
             return
         self._ends.hold(b"V", packed(None))
 
-    def _operate(self, body: bytes) -> None:
+    def _operate(self, body: Body) -> None:
         try:
             name, arguments = _Reader(body, self._kept).load()
             if name == "global":
@@ -119,7 +119,7 @@ class Puppet:
             return
         self._answer()
 
-    def _calls(self, body: bytes) -> None:
+    def _calls(self, body: Body) -> None:
         """Call the entry point with each of the arguments; the first that raises is the last that is called."""
         function = self._kept[ENTRY]
         for given in pickle.loads(body):
@@ -139,7 +139,7 @@ class Puppet:
             return
         self._ends.hold(b"V", body)
 
-    def _keep_last(self, _: bytes) -> None:
+    def _keep_last(self, _: Body) -> None:
         kind = type(self._last)
         self._kept.append(self._last)
         told = (len(self._kept) - 1, str(kind.__module__), str(kind.__qualname__))

@@ -8,6 +8,7 @@ can return what it likes; only a right result makes a check pass.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pickle
@@ -16,13 +17,16 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from battery.quality.sandbox import fences, limits, program
-from battery.quality.sandbox.checking import assertions, humaneval
-from battery.quality.sandbox.comparing import graded, recorded
-from battery.quality.sandbox.foreign import CannotSend, Raised, Remote
-from battery.quality.sandbox.wire import Ends, Gone, NotPlain
+from battery.quality.sandbox import fences, limits
+from battery.quality.sandbox.inside import program
+from battery.quality.sandbox.inside.checking import assertions, humaneval
+from battery.quality.sandbox.inside.comparing import graded, recorded
+from battery.quality.sandbox.inside.foreign import CannotSend, Raised, Remote
+from battery.quality.sandbox.inside.wire import Ends, Gone, NotPlain
 
 SHOWN = 400
+READY = b"S"
+"""The program's process says that it is fenced in; before that it has run nothing of the program."""
 BASE_HOLDS = b"base"
 """A line ahead of the verdict: the base tests passed, whatever becomes of the rest."""
 KINDS: dict[str, Callable[[dict[str, Any], Remote, dict[str, Any]], None]] = {
@@ -38,10 +42,7 @@ class Place(NamedTuple):
     """Where a program runs, and as whom."""
 
     folder: str
-    user: int | None
-    judge: int | None
-    pids: bool
-    namespaces: bool
+    fences: fences.Fences
     spare: int
 
 
@@ -68,7 +69,7 @@ def _start(bounds: limits.Limits, place: Place) -> tuple[int, Ends]:
     """Fork the program's process; its id, and the pipes to it."""
     asked, ask = os.pipe()
     told, tell = os.pipe()
-    if place.pids:
+    if place.fences.namespaces:
         fences.own_processes()
     if child := os.fork():
         os.close(asked)
@@ -76,6 +77,12 @@ def _start(bounds: limits.Limits, place: Place) -> tuple[int, Ends]:
         return child, Ends(told, ask)
     try:
         ends = Ends(*fences.enter(bounds, place, (asked, tell)))
+    except (
+        BaseException
+    ) as wrong:  # nothing of the program has run: the grader's fault, which the judge tells
+        os._exit(getattr(wrong, "errno", None) or errno.EPROTO)
+    try:
+        ends.send(READY, b"")
         program.serve(ends)
     finally:
         os._exit(0)
@@ -87,16 +94,19 @@ def _restrain(place: Place, bounds: limits.Limits) -> None:
     limits.hold(
         bounds._replace(cpu_s=10 * bounds.wall_s, memory=3 * bounds.memory, files=256), place.spare
     )
-    fences.give_up_rights(place.judge, place.namespaces)
+    fences.give_up_rights(place.fences, place.fences.judge)
     sys.setrecursionlimit(5000)
 
 
 def _verdict(job: dict[str, Any], ends: Ends, child: int, bounds: limits.Limits) -> dict[str, Any]:
     """What became of the program."""
-    remote = Remote(ends)
+    remote = Remote(ends, bounds.memory)
     verdict: dict[str, Any] = {"status": "passed"}
-    stage = "run"
+    stage = "start"
     try:
+        if ends.receive(0)[0] != READY:
+            raise Gone
+        stage = "run"
         remote.run(job["parts"], job["entry"])
         stage = "tests"
         KINDS[job["kind"]](job, remote, verdict)
@@ -111,7 +121,7 @@ def _verdict(job: dict[str, Any], ends: Ends, child: int, bounds: limits.Limits)
     except MemoryError:
         verdict |= {"status": "memory", "detail": "its results do not fit into memory"}
     except Gone:
-        verdict |= _ended(child, bounds)
+        verdict |= _unfenced(child) if stage == "start" else _ended(child, bounds)
     except Exception as wrong:
         verdict |= {"status": "failed", "detail": f"{type(wrong).__name__} in a check: {wrong}"}
     if remote.notes:
@@ -130,12 +140,19 @@ def _named(names: list[str], stage: str) -> str:
     return "failed"
 
 
+def _unfenced(child: int) -> dict[str, Any]:
+    """Why the program's process never said that it was ready: no answer's fault."""
+    code = os.waitstatus_to_exitcode(os.wait4(child, 0)[1])
+    reason = os.strerror(code) if code >= 0 else f"ended by {signal.Signals(-code).name}"
+    return {"status": "fault", "detail": f"the program's process could not be fenced in: {reason}"}
+
+
 def _ended(child: int, bounds: limits.Limits) -> dict[str, Any]:
     """Why the program's process is not there any more."""
     _, status, usage = os.wait4(child, 0)
     cpu = usage.ru_utime + usage.ru_stime
     code = os.waitstatus_to_exitcode(status)
-    # the kernel's count and the one it reports differ, and nobody else kills while the judge still reads
+    # the kernel's limit is above the one that is kept from outside, so this is one that outran the looks
     if code in (-signal.SIGXCPU, -signal.SIGKILL) and cpu > bounds.cpu_s / 2:
         return {"status": "timeout", "detail": f"it used {cpu:.1f} s of processor time"}
     if code < 0:

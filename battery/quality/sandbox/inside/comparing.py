@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from battery.quality.sandbox.foreign import Foreign, Remote
-from battery.quality.sandbox.wire import NotPlain, packed, plain
+from battery.quality.sandbox.inside.foreign import Foreign, Remote
+from battery.quality.sandbox.inside.wire import Body, NotPlain, packed, plain
 
 SHORT = 1024
 """Bytes up to which an expected result is kept as it is."""
@@ -31,7 +31,7 @@ Oracle = Callable[[Sequence[Any], Any, Any, float], bool]
 """Whether a result is right, from the arguments, the result, what is expected and the tolerance."""
 
 
-def sameness(body: bytes) -> bytes:
+def sameness(body: Body) -> bytes:
     """What an expected result is kept as: its bytes, or their digest."""
     if len(body) <= SHORT:
         return b"=" + body
@@ -128,7 +128,7 @@ class Wanted:
         self._oracle = ORACLES.get(job["oracle"] or "")
         self._canonical: Callable[..., Any] | None = None
 
-    def same(self, place: int, body: bytes) -> bool:
+    def same(self, place: int, body: Body) -> bool:
         """Whether a result's bytes are the expected ones; no task refuses the canonical solution's."""
         kept = self._expected[place]
         return kept[:1] != b"?" and sameness(body) == kept
@@ -170,7 +170,7 @@ def graded(job: dict[str, Any], remote: Remote, verdict: dict[str, Any]) -> None
 def _compared(places: range, given: list[bytes], wanted: Wanted, remote: Remote) -> None:
     for start in range(places.start, places.stop, TOGETHER):
         chunk = given[start : min(start + TOGETHER, places.stop)]
-        later: list[tuple[int, bytes, bytes]] = []
+        later: list[tuple[int, bytes, Body]] = []
         for place, (kind, body) in enumerate(remote.calls(chunk), start):
             if kind == b"V" and wanted.same(place, body):
                 continue

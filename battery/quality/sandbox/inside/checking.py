@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from battery.quality.sandbox.foreign import Raised, Remote
+from battery.quality.sandbox.inside.foreign import Raised, Remote
 
 
 class Names(dict[str, Any]):

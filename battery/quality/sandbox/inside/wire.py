@@ -19,6 +19,8 @@ from typing import Any
 HEAD = struct.Struct("<cQ")
 CHUNK = 1 << 20
 PROTOCOL = 5
+Body = bytes | bytearray
+"""Of a message; a large one came piece by piece and is not copied again."""
 
 PLAIN = {
     "builtins": {"bytearray", "complex", "frozenset", "range", "set", "slice"},
@@ -53,44 +55,53 @@ class Ends:
     def hold(self, kind: bytes, body: bytes) -> None:
         """Send this with what comes later, or at once where much is waiting."""
         self._held += HEAD.pack(kind, len(body))
+        if len(body) > CHUNK:  # hundreds of megabytes, maybe: not copied
+            self.flush()
+            self._write(memoryview(body))
+            return
         self._held += body
         if len(self._held) > CHUNK:
             self.flush()
 
     def flush(self) -> None:
         """Send what was held back."""
-        view = memoryview(bytes(self._held))
+        held = bytes(self._held)
         self._held.clear()
+        self._write(memoryview(held))
+
+    def _write(self, view: memoryview) -> None:
         try:
             while view:
                 view = view[os.write(self.outgoing, view) :]
         except (BrokenPipeError, ConnectionError):
             raise Gone from None
 
-    def receive(self, most: int | None = None) -> tuple[bytes, bytes]:
+    def receive(self, most: int | None = None) -> tuple[bytes, Body]:
         """The next message; NotPlain where it claims more than `most` bytes, Gone at the end."""
         kind, size = HEAD.unpack(self._exactly(HEAD.size))
         if most is not None and size > most:
             raise NotPlain(f"a result of {size:,} bytes")
         return kind, self._exactly(size)
 
-    def _exactly(self, size: int) -> bytes:
+    def _exactly(self, size: int) -> Body:
         first = os.read(self.incoming, min(size, CHUNK)) if size else b""
         if len(first) == size:
             return first
-        parts, missing = [first], size - len(first)
-        while missing:
-            if not parts[-1]:
-                raise Gone
-            parts.append(os.read(self.incoming, min(missing, CHUNK)))
-            missing -= len(parts[-1])
-        return b"".join(parts)
+        whole, place = bytearray(size), len(first)
+        whole[:place] = first
+        with memoryview(whole) as view:
+            while place < size:
+                came = os.readv(self.incoming, [view[place : place + CHUNK]]) if first else 0
+                if not came:
+                    raise Gone
+                place += came
+        return whole
 
 
 class _Reader(pickle.Unpickler):
     """Reads plain data; what stays with the program is looked up by `found`."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: Body) -> None:
         super().__init__(io.BytesIO(body))
 
     def find_class(self, module: str, name: str) -> Any:
@@ -99,7 +110,7 @@ class _Reader(pickle.Unpickler):
         raise NotPlain(f"{module}.{name}")
 
 
-def plain(body: bytes) -> Any:
+def plain(body: Body) -> Any:
     """The plain value in a message; NotPlain where it is anything else, whatever is wrong with it."""
     try:
         return _Reader(body).load()
