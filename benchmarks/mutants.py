@@ -184,7 +184,8 @@ def survivors(
 
 def told_apart(task: Task, code: str, sandbox: Sandbox, dice: random.Random) -> tuple[bool, str]:
     """Whether a mutant and the canonical solution differ on bred inputs, and on which first, or why that is unknown."""
-    other = msgspec.structs.replace(task, base_input=(), plus_input=bred(task, dice), prompt="")
+    whole = {"prompt": "", "canonical": task.solution}
+    other = msgspec.structs.replace(task, base_input=(), plus_input=bred(task, dice), **whole)
     if not other.plus_input:
         return True, "no small inputs to breed from"
     ((_, right),) = sandbox.run([jobs.job(other, guarded(task, task.solution), PATIENT)])

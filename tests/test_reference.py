@@ -15,7 +15,8 @@ from battery.render import tables, workloads
 from battery.render.verify import verify
 
 ROOT = Path(__file__).parents[1]
-NAME = "reference-cpu"
+NAME = "quality-cpu"
+"""The campaign of speed and quality that the README opens with."""
 SPECULATION = "speculation-cpu"
 """The campaign over several workloads that the README quotes, once it is committed."""
 
@@ -109,11 +110,13 @@ def test_the_campaign_is_of_real_generations_and_large_enough_for_a_verdict() ->
     assert all(receipt.model["synthetic"] is False for receipt in good)
 
 
-def test_with_one_seed_every_arm_wrote_the_same_tokens() -> None:
+def test_with_one_seed_every_arm_but_the_lossy_one_wrote_the_same_tokens() -> None:
     """What README says: 72 prompts at temperature 0.7, and the sentinel of every window."""
     texts: dict[tuple[int, int], set[str | None]] = {}
     for receipt in Campaign(ROOT / "receipts" / NAME).receipts():
         assert receipt.text is not None
+        if receipt.cell.arm == "Q":
+            continue
         texts.setdefault((receipt.cell.rung, receipt.cell.seed), set()).add(receipt.text.ids_digest)
     assert len(texts) == 72 + 1
     assert all(len(digests) == 1 and None not in digests for digests in texts.values())

@@ -127,10 +127,16 @@ def told(one: Kept) -> Told:
     )
 
 
-def unlike(left: Kept, right: Kept) -> str:
-    """Why two arms' receipts of a suite may not be compared; nothing where they may."""
+def unlike(left: Kept, right: Kept, allow_declined: bool = False) -> str:
+    """Why two arms' receipts of a suite may not be compared; nothing where they may.
+
+    `allow_declined`: the plan measures arms of which a switch declined.
+    """
     one, other = left.scores, right.scores
-    graders = [f"{scores.grader.name} {scores.grader.version}" for scores in (one, other)]
+    graders = [
+        " ".join(filter(None, (who.name, who.version, who.python and f"Python {who.python}")))
+        for who in (one.grader, other.grader)
+    ]
     if graders[0] != graders[1]:
         return f"other graders: {' and '.join(graders)}"
     if one.dataset.digest != other.dataset.digest:
@@ -149,4 +155,6 @@ def unlike(left: Kept, right: Kept) -> str:
         verdict = scores.engagement.get("verdict")
         if verdict == "disengaged":
             return f"the switches of {scores.arm.name} were not engaged while it was asked"
+        if verdict == "declined" and not allow_declined:
+            return f"a switch of {scores.arm.name} declined while it was asked"
     return ""

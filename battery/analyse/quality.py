@@ -153,7 +153,10 @@ def found(receipts: Sequence[Kept], header: Header, left_out: Sequence[LeftOut] 
         tasks_changed.together(suite, [one.arm for one in own], _same_order(own))
         for suite in SUITES
         if len(own := [one for one in ordered if one.suite == suite]) > 2
-        and not any(asked.unlike(left, right) for left, right in combinations(own, 2))
+        and not any(
+            asked.unlike(left, right, header.plan.limits.allow_declined)
+            for left, right in combinations(own, 2)
+        )
     ]
     return Quality(
         rows=tuple(map(_row, ordered)), changes=tuple(changes), together=tuple(alike),
@@ -229,7 +232,7 @@ def _changes(by_key: dict[tuple[str, str], Kept], header: Header, candidate: str
         if left is None or right is None:
             why = f"{control if left is None else candidate} was not asked {suite}"
         else:
-            why = asked.unlike(left, right)
+            why = asked.unlike(left, right, plan.limits.allow_declined)
         if why or left is None or right is None:
             made.append(_refused(plan, control, candidate, suite, why))
         else:

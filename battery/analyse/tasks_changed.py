@@ -251,11 +251,16 @@ def judge(pair: Paired, margin: float, unanswered: str = "") -> Judgement:
     """The verdict at a margin, as a share; `unanswered` tells of requests that failed, and nothing is decided then.
 
     Non-inferior: strict clears the margin, and so does every other way to count what was cut off; else it says that it
-    holds under strict only. Inferior: the whole 90 % interval is below −margin, with the same qualification.
+    holds under strict only. Inferior: the whole 90 % interval is below −margin, with the same qualification. Where the
+    control passes no more than the margin, nothing could be inferior, so nothing is non-inferior either.
     """
     bound, strict = f"{100 * margin:g} points", pair.strict
     if unanswered:
         return Judgement(word="undecided", why=unanswered)
+    if clears(strict, pair, margin) and pair.control <= margin:
+        rate = f"{pair.control:.4f}"
+        why = f"the control passes {rate}, no more than the margin: an arm that passes nothing would keep it"
+        return Judgement(word="undecided", why=why)
     if clears(strict, pair, margin):
         worst = min(pair.scenarios, key=lambda one: (clears(one, pair, margin), one.low))
         if clears(worst, pair, margin):

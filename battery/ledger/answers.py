@@ -123,6 +123,8 @@ class Grader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Means that this platform lacks, each with its reason."""
     self_test: dict[str, Any] = {}
     """Canonical solutions passed and planted wrong ones failed, before anything was graded."""
+    python: str = ""
+    """That ran the programs; empty where an older battery graded."""
     machines: tuple[Machine, ...] = ()
     """Those of a fleet, the ones that refused too; empty: this machine graded alone."""
 

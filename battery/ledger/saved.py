@@ -68,12 +68,13 @@ def read_scores(campaign: Path, arm: str, suite: str) -> Scores | None:
 
 
 def read_answers(path: Path) -> list[Answer]:
-    """Every line of a file of answers, in order; ReceiptError names the first that is none."""
-    return list(_parsed(path, path.read_bytes() if path.is_file() else b""))
+    """Every whole line of a file of answers, in order; ReceiptError names the first that is no answer."""
+    return list(parsed(path, path.read_bytes() if path.is_file() else b""))
 
 
-def _parsed(path: Path, data: bytes) -> Iterator[Answer]:
-    """The answers in the bytes of a file."""
+def parsed(path: Path, data: bytes) -> Iterator[Answer]:
+    """The answers in the bytes of a file; a last line that was never ended is still on its way, or lost in a crash."""
+    data = data[: data.rfind(b"\n") + 1]
     for number, line in enumerate(data.split(b"\n"), start=1):
         if line:
             try:
@@ -111,7 +112,7 @@ class AnswersFile:
                 whole += rest + b"\n"
             except (msgspec.DecodeError, UnicodeDecodeError):
                 self.healed = len(rest)
-        self.answers = list(_parsed(path, whole))
+        self.answers = list(parsed(path, whole))
         if whole != data or not path.is_file():
             disk.replace(path, whole)
         with disk.writing(path):

@@ -10,6 +10,7 @@ answers means nothing.
 from __future__ import annotations
 
 import contextlib
+import platform
 import statistics
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from battery.quality.sandbox.limits import Limits
 from battery.quality.sandbox.pool import GraderError, Job, Outcome, Sandbox
 from battery.quality.sheet import Program, Sheet
 from battery.quality.tasks import Task
-from battery.quality.verdicts import Verdicts, key
+from battery.quality.verdicts import Verdicts, key, surroundings
 
 PLANTED = 12
 """Tasks of a suite whose canonical solutions are run each time, and for which wrong programs are planted."""
@@ -164,6 +165,7 @@ class Grader:
                 "memory": one.memory, "file": one.file, "files": one.files, "processes": one.processes,
             },
             fences=self._sandbox.fences,
+            python=platform.python_version(),
             missing=self._sandbox.missing,
             self_test={
                 "canonical_passed": sum(bool(task.canonical) for task in self._tasks.values()),
@@ -185,7 +187,7 @@ class Grader:
             else:
                 asked[job.id] = (program, job)
         for done, (program, name, outcome) in enumerate(self._run(asked), start=1):
-            self._verdicts.put(name, outcome)
+            self._verdicts.put(name, outcome, program.code)
             sheet.enter(program, outcome, ran=True)
             tell(done, len(asked))
         return sheet.rows()
@@ -214,7 +216,7 @@ class Grader:
         known = {job.id: kept for job in named if (kept := self._verdicts.get(job.id)) is not None}
         asked = {job.id: job for job in named if job.id not in known}
         for job, outcome in self._sandbox.run(asked.values()):
-            self._verdicts.put(job.id, outcome)
+            self._verdicts.put(job.id, outcome, job.parts[0][1])
             known[job.id] = outcome
         return [known[job.id] for job in named]
 
@@ -223,7 +225,12 @@ class Grader:
         return self._keyed(program.task, self.job(self._tasks[program.task], program.code))
 
     def _keyed(self, task: str, job: Job) -> Job:
-        return msgspec.structs.replace(job, id=key(job, self._digests[task]))
+        return msgspec.structs.replace(job, id=key(job, self._digests[task], self.where))
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """What verdicts depend on besides their jobs: this grader's surroundings and the fences that stand."""
+        return {**surroundings(), "fences": sorted(self._sandbox.fences)}
 
     def _run(
         self, asked: Mapping[str, tuple[Program, Job]]

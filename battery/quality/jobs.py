@@ -37,8 +37,10 @@ def sources() -> tuple[Path, ...]:
             [
                 *quality.glob("extract/**/*.py"),
                 *quality.glob("sandbox/**/*.py"),
-                quality / "jobs.py",
-                quality / "arguments.py",
+                *(
+                    quality / f"{name}.py"
+                    for name in ("arguments", "grade", "jobs", "reference", "sheet", "tasks")
+                ),
                 quality / "__init__.py",
                 package / "__init__.py",
             ]
@@ -63,9 +65,15 @@ def is_plus(task: Task) -> bool:
 
 
 def program(task: Task, code: str) -> str:
-    """The program that is run: what the prompt defines besides the entry point, then the answer's code."""
+    """The program that is run: what the prompt defines besides the entry point, the answer's code, set-up, imports."""
     prompt = task.prompt if task.suite.startswith("humaneval") else ""
-    return compose(prompt, code, entry_point=task.entry_point)
+    return compose(
+        prompt,
+        code,
+        entry_point=task.entry_point,
+        setup=task.test_setup_code,
+        imports=task.test_imports,
+    )
 
 
 def tests_digest(task: Task) -> str:
@@ -75,8 +83,10 @@ def tests_digest(task: Task) -> str:
         task.test_setup_code, task.test_imports, task.atol, ORACLES.get(task.id),
     )  # fmt: skip
     whole = hashlib.sha256(strict.canonical(plain))
-    for given in (*task.base_input, *task.plus_input):
-        whole.update(packed(given))
+    for inputs in (task.base_input, task.plus_input):
+        whole.update(b"%d inputs" % len(inputs))
+        for given in inputs:
+            whole.update(packed(given))
     return whole.hexdigest()
 
 

@@ -196,7 +196,7 @@ class Questioner:
                     self._suite(server, client, suite, before, stopper)
 
     def _same(self, arm: Arm, server: Server, suites: Sequence[Suite]) -> None:
-        """Refuse random weights, and a model that is not the one that answered before."""
+        """Refuse random weights, and a model or an engine that is not the one that answered before."""
         model = server.ready["model"]
         if model.get("synthetic"):
             raise InputError(
@@ -208,6 +208,16 @@ class Questioner:
                 raise LaunchError(
                     f"arm {arm.name}: the model's digest is {model['digest'][:12]} now and was {before[:12]} when"
                     " earlier answers came; its weights changed on disk: give a new campaign name"
+                )
+            engine = scrub.record(engine_versions(server.ready), server.secrets)
+            earlier = suite.asked.versions.get("engine", engine)
+            if suite.file.answers and earlier != engine:
+                changed = sorted(
+                    name for name in {*earlier, *engine} if earlier.get(name) != engine.get(name)
+                )
+                raise LaunchError(
+                    f"arm {arm.name}: its engine is another than when earlier answers came ({', '.join(changed)});"
+                    " go on with that one, or give a new campaign name"
                 )
 
     def _suite(

@@ -101,10 +101,11 @@ def score_suite(
     made: AbstractContextManager[Grading] = (
         fleet(tasks) if fleet else Grader(tasks, cache=cache, workers=workers)
     )
+    digests: dict[str, str] = {}
     with made as grader:
-        graded = grader.each(_given(campaign, suite, what, say) for what in asked.values())
+        graded = grader.each(_given(campaign, suite, what, say, digests) for what in asked.values())
         for (arm, what), rows in zip(asked.items(), graded, strict=True):
-            scores = _scores(campaign, suite, what, rows, grader.told())
+            scores = _scores(what, rows, grader.told(), digests[arm])
             disk.replace(saved.scores_path(campaign, arm, suite), pretty(scores))
             if sanitiser is not None and isinstance(grader, Grader):
                 say(f"{suite}: EvalPlus takes the code out of {arm}'s answers")
@@ -128,20 +129,22 @@ def _wanted(asked: Asked) -> list[saved.Key]:
     return [(task, sample) for task in asked.tasks for sample in range(asked.samples)]
 
 
-def _given(campaign: Path, suite: SuiteName, asked: Asked, say: Say) -> list[Answer]:
-    """The answers of one arm that count."""
+def _given(
+    campaign: Path, suite: SuiteName, asked: Asked, say: Say, digests: dict[str, str]
+) -> list[Answer]:
+    """The answers of one arm that count; the digest of the very bytes that they were read from joins `digests`."""
     say(f"{suite}: grading {asked.arm.name}")
     path = saved.answers_path(campaign, asked.arm.name, suite)
-    stands = saved.standing(saved.read_answers(path))
+    data = path.read_bytes() if path.is_file() else b""
+    digests[asked.arm.name] = strict.digest(data)
+    stands = saved.standing(saved.parsed(path, data))
     return [stands[place] for place in _wanted(asked) if place in stands]
 
 
-def _scores(
-    campaign: Path, suite: SuiteName, asked: Asked, given: Iterable[Graded], told: Told
-) -> Scores:
+def _scores(asked: Asked, given: Iterable[Graded], told: Told, digest: str) -> Scores:
     """The scores of one arm, one row for every answer that was to come."""
     rows = {(row.task, row.sample): row for row in given}
-    answers = saved.answers_path(campaign, asked.arm.name, suite)
+    plus = asked.dataset.suite.endswith("+")
     return Scores(
         campaign=asked.campaign,
         arm=asked.arm,
@@ -152,19 +155,20 @@ def _scores(
         sampler=asked.sampler,
         concurrency=asked.concurrency,
         prompt_style=asked.prompt_style,
-        answers_digest=strict.digest(answers.read_bytes()),
+        answers_digest=digest,
         engagement=asked.engagement,
         versions=asked.versions,
         model=asked.model,
         machine=asked.machine,
         grader=told,
-        graded=tuple(rows.get(place) or _never(*place) for place in _wanted(asked)),
+        graded=tuple(rows.get(place) or _never(*place, plus) for place in _wanted(asked)),
         ended=utc_now(),
     )
 
 
-def _never(task: str, sample: int) -> Graded:
+def _never(task: str, sample: int, plus: bool) -> Graded:
     """The row of an answer that was never asked for: nothing is left out of a share because it is missing."""
     return Graded(
-        task=task, sample=sample, passed=False, status="request_error", truncated=False, detail="never asked"
+        task=task, sample=sample, passed=False, status="request_error", truncated=False, base=False if plus else None,
+        detail="never asked",
     )  # fmt: skip

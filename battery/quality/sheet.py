@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, cast, get_args
 
-from battery.ledger import strict
+from battery.ledger import scrub, strict
 from battery.ledger.answers import Answer, Graded, Status
 from battery.quality import jobs
 from battery.quality.extract import Found, extract
@@ -38,7 +38,7 @@ class Sheet:
             task = tasks[answer.task]
             found = extract(answer.content, answer.reasoning, task.entry_point, task.prompt)
             if answer.error is not None or found.code is None:
-                self._rows[place] = _unrun(answer, found)
+                self._rows[place] = _unrun(answer, found, task)
                 continue
             whole = jobs.program(task, found.code)
             program = first.setdefault((task.id, whole), Program(task.id, found.code))
@@ -61,14 +61,15 @@ class Sheet:
         return [self._rows[place] for place in range(len(self._given))]
 
 
-def _unrun(answer: Answer, found: Found) -> Graded:
-    """The verdict on an answer that is no program."""
+def _unrun(answer: Answer, found: Found, task: Task) -> Graded:
+    """The verdict on an answer that is no program: it passes no base tests either."""
     status: Status = "cut_off" if answer.truncated else "empty"
     if answer.error is not None:
         status = "request_error"
     return Graded(
         task=answer.task, sample=answer.sample, passed=False, status=status, truncated=answer.truncated,
-        completion_tokens=answer.completion_tokens, rule=found.rule, detail=answer.error,
+        base=False if jobs.is_plus(task) else None, completion_tokens=answer.completion_tokens, rule=found.rule,
+        detail=answer.error,
     )  # fmt: skip
 
 
@@ -95,8 +96,8 @@ def _row(
         base=bool(outcome.base) if plus else None,
         completion_tokens=answer.completion_tokens,
         rule=found.rule,
-        suspicious=outcome.suspicious,
-        detail=detail or None,
+        suspicious=outcome.suspicious and scrub.text(outcome.suspicious),
+        detail=scrub.text(detail) or None,
         seconds=round(outcome.wall_s, 4) if ran else None,
         program_digest=digest,
     )

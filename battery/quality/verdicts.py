@@ -1,13 +1,17 @@
 """Verdicts kept between runs, under keys that name all that they follow from.
 
-The key is a digest of the program, the tests, the limits, the grader's own source and the Python that ran it. Kept are
-only verdicts that the same key must always bring: a pass, a failed check, a syntax error. Time, memory, a crash and a
-missing package depend on the machine and its hour; they are found out again each time.
+The key is a digest of the program, the tests, the limits, the grader's own source, the Python that ran it, the packages
+that it could import and the fences that held it. Kept are only verdicts that the same key brings again: a pass, a
+failed check, a syntax error, of a program that does not draw on chance or the clock. Time, memory, a crash and a
+missing package depend on the machine and its hour; they are found out again each time, and so is the failure of a
+program that names what the hour can change.
 """
 
 from __future__ import annotations
 
+import functools
 import platform
+import re
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -20,14 +24,26 @@ from battery.quality import jobs
 from battery.quality.sandbox.pool import Job, Outcome
 
 KEPT = frozenset({"passed", "failed", "syntax_error"})
+_CHANCE = re.compile(
+    r"\b(random|secrets|uuid|urandom|time|datetime|perf_counter|threading|Thread|multiprocessing|subprocess|os|hash|id)\b"
+)
+"""Words of programs whose verdicts another run may not bring again: chance, the clock, other processes, addresses."""
 
 
+def lasting(code: str) -> bool:
+    """Whether a program must come to the same verdict again: it names nothing that the hour can change."""
+    return _CHANCE.search(code) is None
+
+
+@functools.cache
 def surroundings() -> dict[str, Any]:
-    """What a verdict depends on besides its job: the grader's source, and the Python and numpy that run programs."""
+    """What a verdict depends on besides its job and its fences: the grader's source, Python, what can be imported."""
+    found = {f"{one.name}=={one.version}" for one in metadata.distributions()}
     return {
         "grader": jobs.grader_version(),
         "python": [platform.python_implementation(), platform.python_version(), platform.machine()],
         "numpy": metadata.version("numpy"),
+        "packages": strict.digest(sorted(found)),
     }
 
 
@@ -72,9 +88,9 @@ class Verdicts:
         """The verdict kept under a key."""
         return self._known.get(key)
 
-    def put(self, key: str, outcome: Outcome) -> None:
-        """Keep a verdict, if it is one that time cannot change."""
-        if outcome.status not in KEPT or key in self._known:
+    def put(self, key: str, outcome: Outcome, code: str) -> None:
+        """Keep the verdict on an answer's code, if it is one that time cannot change."""
+        if outcome.status not in KEPT or key in self._known or not lasting(code):
             return
         self._known[key] = outcome
         if self._path is not None:

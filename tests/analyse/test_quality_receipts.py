@@ -17,6 +17,7 @@ UNLIKE: dict[str, tuple[dict[str, Any], str]] = {
     "temperature": ({"sampler": {"temperature": 0.0, "top_p": 0.95, "max_tokens": 512}}, "other sampler: temperature"),
     "wording": ({"prompt_style": "plain"}, "other wording"),
     "switches": ({"engagement": {"verdict": "disengaged"}}, "switches of C were not engaged"),
+    "declined": ({"engagement": {"verdict": "declined"}}, "a switch of C declined"),
 }  # fmt: skip
 
 

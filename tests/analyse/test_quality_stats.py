@@ -103,6 +103,12 @@ def test_no_task_changed_is_no_certainty(folder: Path) -> None:
 
 def test_every_task_lost_is_inferior_and_a_few_are_undecided() -> None:
     assert judge(paired(told("p" * 164), told("f" * 164)), 0.05).word == "inferior"
+    floor = judge(paired(told("p" * 5 + "f" * 159), told("p" * 5 + "f" * 159)), 0.05)
+    assert floor.word == "undecided" and "0.0305, no more than the margin" in floor.why
+    assert (
+        judge(paired(told("p" * 9 + "f" * 155), told("p" * 9 + "f" * 155)), 0.05).word
+        == "non-inferior"
+    )
     assert judge(paired(told("p" * 164), told("p" * 134 + "f" * 30)), 0.05).word == "inferior"
     some = judge(paired(told("p" * 164), told("p" * 154 + "f" * 10)), 0.05)
     assert some.word == "undecided" and "below 0 as a whole" in some.why

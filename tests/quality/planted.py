@@ -61,6 +61,13 @@ own.Puppet._operate = lambda self, body: self._ends.hold(b'V', own.packed(True))
 own.packed = lambda value: b'\\x80\\x05\\x88.'
 def add(x, y): return 0
 """,
+    "changes a class of the judge": r"""
+import battery.quality.sandbox.inside.program as own
+own.packed = lambda value: (
+    b'\x80\x05cfractions\nFraction\nN}\x8c\x06__eq__cbuiltins\nslice\ns\x86bK\x01\x85R.'
+)
+def add(x, y): return 0
+""",
     "patched comparison": """
 import builtins, operator
 builtins.AssertionError = type('Nothing', (BaseException,), {})

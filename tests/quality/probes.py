@@ -175,6 +175,18 @@ fences.folder = folder
         no_limit("RLIMIT_AS"),
         "memory",
     ),
+    "much memory in many processes": Probe(
+        tried(
+            "for _ in range(4):",
+            "    if os.fork() == 0:",
+            "        held = b'x' * (150 << 20)",
+            "        time.sleep(20)",
+            "        os._exit(0)",
+            "time.sleep(1.5)",
+        ),
+        "from battery.quality.sandbox import crowd\ncrowd.TOGETHER = 1 << 20\n",
+        "memory",
+    ),
     "a long file": Probe(
         tried("open('long', 'wb').write(bytes(20 << 20))"), no_limit("RLIMIT_FSIZE")
     ),

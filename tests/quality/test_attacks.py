@@ -17,6 +17,7 @@ from planted import (
     RIGHT_ALL_THE_SAME,
     SECRET,
     SHORT,
+    TEST,
     TOO_MUCH,
     adding,
 )
@@ -184,12 +185,137 @@ def add(x, y):
     assert outcome(sandbox, looks).status == "failed"
 
 
-def test_an_object_that_equals_everything_passes_and_is_marked(sandbox: Sandbox) -> None:
-    code = "class Any:\n    __eq__ = lambda self, other: True\ndef add(x, y): return Any()\n"
-    found = outcome(sandbox, code)
+def test_a_program_finds_no_verdict_of_the_one_before(sandbox: Sandbox) -> None:
+    says = f"def add(x, y): raise ValueError({SECRET!r})\n"
+    looks = f"""
+import gc, sys
+NEEDLE = {SECRET.encode().hex()!r}
+def add(x, y):
+    frame, held = sys._getframe().f_back, []
+    while frame:
+        held.append(frame.f_locals)
+        frame = frame.f_back
+    held += [one for one in gc.get_objects() if type(one) in (dict, list, tuple)]
+    return x + y if any(NEEDLE in str(one).encode().hex() for one in held if len(one) < 99) else 0
+"""
+    assert SECRET in outcome(sandbox, says).detail
+    assert outcome(sandbox, looks).status == "failed"
+    assert outcome(sandbox, f"HELD = [{SECRET!r}]\n{looks}").status == "passed"
+
+
+def test_shared_memory_ends_with_its_program(sandbox: Sandbox) -> None:
+    get = "import ctypes\nfound = ctypes.CDLL(None, use_errno=True).shmget(0x5eed, 4096, {flags})\n"
+    makes = get.format(flags="0o1666") + "def add(x, y): return x + y if found >= 0 else 0\n"
+    looks = get.format(flags=0) + "def add(x, y): return x + y if found >= 0 else 0\n"
+    assert outcome(sandbox, makes).status == "passed"
+    assert outcome(sandbox, looks).status == "failed"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        r"def add(x, y): raise ValueError('\ud800')",
+        "class Odd:\n    __eq__ = lambda one, two: True\n"
+        r"Odd.__qualname__ = 'Odd\ud800'" + "\ndef add(x, y): return Odd()\n",
+        r"def add(x, y): return '\ud800'",
+    ],
+    ids=["text", "result", "value"],
+)
+def test_what_a_program_says_can_be_written_down(sandbox: Sandbox, code: str) -> None:
+    showing = TEST.replace(f"{SECRET!r}", "candidate(2, 3)")
+    found = outcome(sandbox, code + "\n", test=showing)
+    for told in (found.detail, found.suspicious or ""):
+        assert told.encode().decode() == told
+    assert "?" in found.detail + (found.suspicious or "")
+
+
+YES = "    __eq__ = lambda self, other: True\n"
+ONE_SIDED = {
+    "equals everything": f"class Any:\n{YES}def add(x, y): return Any()\n",
+    "equals with a number": "class Any:\n    __eq__ = lambda self, other: 1\ndef add(x, y): return Any()\n",
+    "says that it is built in": f"class Any:\n    __module__ = 'builtins'\n{YES}def add(x, y): return Any()\n",
+    "equals with an object": "class Any:\n    __eq__ = lambda self, other: self\ndef add(x, y): return Any()\n",
+    "learns what it is to be": """
+class Any(int):
+    __module__ = 'numpy'
+    def __eq__(self, other):
+        self.heard = other
+        return True
+    def tolist(self):
+        return self.heard
+def add(x, y): return Any()
+""",
+}
+"""Results that pass a check for equality by their own word."""
+
+
+@pytest.mark.parametrize("name", sorted(ONE_SIDED))
+def test_an_object_that_equals_everything_passes_and_is_marked(sandbox: Sandbox, name: str) -> None:
+    found = outcome(sandbox, ONE_SIDED[name])
     assert found.status == "passed" and found.suspicious
-    assert "equals everything" in found.suspicious
+    assert "says of itself (eq)" in found.suspicious
     assert outcome(sandbox, RIGHT).suspicious is None
+
+
+ALWAYS = """
+class Any:
+    __ne__ = lambda self, other: False
+    __lt__ = __le__ = __gt__ = __contains__ = __eq__ = lambda self, other: True
+    __sub__ = __rsub__ = lambda self, other: 0.0
+    __hash__ = lambda self: 5
+    __abs__ = lambda self: 0.0
+def add(x, y): return Any()
+def pair(): return [Any(), Any()]
+"""
+
+
+@pytest.mark.parametrize(
+    ("check", "name"),
+    [
+        ("assert not candidate(2, 3) != 5", "ne"),
+        ("assert 4 < candidate(2, 3) < 6", "gt"),
+        ("assert candidate(2, 3) <= 5", "le"),
+        ("assert abs(candidate(2, 3) - 5) < 1e-6", "sub"),
+        ("assert abs(5 - candidate(2, 3)) < 1e-6", "sub"),
+        ("assert 5 in candidate(2, 3)", "contains"),
+        ("assert candidate(2, 3) in (7, 5)", "eq"),
+        ("assert candidate(2, 3) in {7, 5}", "eq"),
+        ("assert pair() == [2, 3]", "eq"),
+        ("assert candidate(2, 3) == candidate(3, 4)", "eq"),
+    ],
+)
+def test_a_check_that_relied_on_an_objects_word_is_marked(
+    sandbox: Sandbox, check: str, name: str
+) -> None:
+    test = f"def check(candidate):\n    {check}\n"
+    found = outcome(sandbox, ALWAYS, test=test)
+    assert found.status == "passed" and found.suspicious
+    assert f"({name})" in found.suspicious
+
+
+HONEST = {
+    "class Row(list): pass\ndef add(x, y): return Row([x, y])": "candidate(2, 3) == [2, 3] and 2 in candidate(2, 3)",
+    "from collections import namedtuple\nadd = namedtuple('Two', 'x y')": "candidate(2, 3) == (2, 3)",
+    "from collections import defaultdict\ndef add(x, y): return defaultdict(list, {x: y})": "candidate(2, 3) == {2: 3}",
+    "def add(x, y): return {x: 1, y: 2}.keys()": "candidate(2, 3) == {2, 3}",
+    "import numpy\ndef add(x, y): return numpy.float64(x) + y": "abs(candidate(2, 3) - 5) < 1e-9",
+    "import numpy as n\ndef add(x, y): return n.float32(x) / n.float32(y)": "abs(candidate(2, 3) - 2 / 3) < 1e-6",
+    "import numpy\ndef add(x, y): return [numpy.int64(x)]": "candidate(2, 3) == [2] and candidate(2, 3)[0] < 3",
+    "import numpy\ndef add(x, y): return numpy.array([x, y])": "(candidate(2, 3) == [2, 3]).all()",
+    "import re\ndef add(x, y): return re.match('a', 'a')": "candidate(2, 3)",
+    "import enum\nclass E(str, enum.Enum): A = 'a'\ndef add(x, y): return E.A": "candidate(2, 3) == 'a'",
+    "def add(x, y): return lambda z: x + y + z": "candidate(2, 3)(4) == 9",
+    "def add(x, y):\n    yield x\n    yield y": "list(candidate(2, 3)) == [2, 3]",
+    "def add(x, y): return object()": "candidate(2, 3) != 5",
+}
+"""What an ordinary program may return that does not travel, and a check of it."""
+
+
+@pytest.mark.parametrize("code", HONEST, ids=range(len(HONEST)))
+def test_what_plain_data_bears_out_is_not_marked(sandbox: Sandbox, code: str) -> None:
+    test = f"def check(candidate):\n    assert {HONEST[code]}\n"
+    found = outcome(sandbox, f"{code}\n", test=test)
+    assert (found.status, found.suspicious) == ("passed", None), found
 
 
 def test_input_ends_at_once(sandbox: Sandbox) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import collections
+import datetime
+import decimal
+import fractions
+import importlib
 import math
 import os
 import pickle
@@ -12,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from battery.quality.sandbox.inside import wire
 from battery.quality.sandbox.inside.comparing import ORACLES, SHORT, close, right, sameness
 from battery.quality.sandbox.inside.wire import CHUNK, HEAD, Ends, Gone, NotPlain, packed, plain
 
@@ -25,6 +30,27 @@ PLAIN = st.recursive(
     lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text(), inner),
     max_leaves=20,
 )
+
+
+KINDS = [
+    bytearray(b"ab"), bytearray(), complex(1, -2), frozenset({1, (2,)}), range(1, 9, 2), {1, "a"}, set(),
+    slice(1, None, 2), collections.Counter("aab"), collections.OrderedDict([("b", 1), ("a", [2])]),
+    collections.deque([1, 2], 3), collections.deque([[1]]), datetime.date(2024, 2, 29),
+    datetime.datetime(2024, 1, 1, 1, tzinfo=datetime.UTC),
+    datetime.time(1, 2, 3), datetime.timedelta(1, 2, 3), datetime.timezone(datetime.timedelta(hours=2), "two"),
+    decimal.Decimal("1.50"), fractions.Fraction(-6, 4), fractions.Fraction(0),
+]  # fmt: skip
+"""A value at least of every type that is called to be made."""
+
+
+@pytest.mark.parametrize(
+    "value", [*KINDS, KINDS, {"in": tuple(KINDS)}], ids=[str(n) for n in range(len(KINDS) + 2)]
+)
+def test_every_kind_of_plain_data_travels_unchanged(value: object) -> None:
+    found = plain(packed(value))
+    assert found == value and type(found) is type(value) and repr(found) == repr(value)
+    made = {type(one).__name__ for one in KINDS}
+    assert set().union(*wire.PLAIN.values()) == made
 
 
 @given(PLAIN)
@@ -110,12 +136,65 @@ class Own:
         b"",
         b"garbage",
         packed([1, 2])[:-3],
+        pickle.dumps(set),
+        pickle.dumps([frozenset, {1}]),
+        # 0/0 is as near to any number as one asks
+        b"\x80\x05cfractions\nFraction\nK\x01\x85RN}(\x8c\x0a_numeratorK\x00\x8c\x0c_denominatorK\x00u\x86b.",
+        b"\x80\x05ccollections\nCounter\n)R}\x8c\x03getccollections\nCounter\nsb.",
+        b"\x80\x05cbuiltins\nset\n(K\x01\x90.",
     ],
-    ids=["instance", "function", "factory", "system", "eval", "empty", "garbage", "cut"],
-)
+    ids=[
+        "instance", "function", "factory", "system", "eval", "empty", "garbage", "cut", "class", "classes",
+        "no fraction", "attribute", "items into a class",
+    ],
+)  # fmt: skip
 def test_only_plain_data_is_taken_in(body: bytes) -> None:
     with pytest.raises(NotPlain):
         plain(body)
+
+
+CHANGEABLE = [
+    ("collections", "Counter"), ("collections", "OrderedDict"), ("decimal", "Decimal"), ("fractions", "Fraction"),
+]  # fmt: skip
+
+
+def taken(body: bytes, cls: type) -> tuple[bool, set[str]]:
+    """Whether a message was taken in, and what it changed about a class, which is as before afterwards."""
+    before = dict(vars(cls))
+    try:
+        plain(body)
+        came = True
+    except NotPlain:
+        came = False
+    now = dict(vars(cls))
+    changed = {name for name in now if now[name] is not before.get(name)}
+    for name in changed:
+        setattr(cls, name, before[name]) if name in before else delattr(cls, name)
+    return came, changed
+
+
+@pytest.mark.parametrize(
+    "name", ["__eq__", "__hash__", "__class__", "__call__", "planted", "_kind"]
+)
+@pytest.mark.parametrize(("module", "kind"), CHANGEABLE, ids=[kind for _, kind in CHANGEABLE])
+def test_nothing_that_is_read_changes_a_class(module: str, kind: str, name: str) -> None:
+    """States, items and members for the class itself, which is named in both ways, and then called or not."""
+    cls = getattr(importlib.import_module(module), kind)
+    words = [
+        pickle.SHORT_BINUNICODE + bytes([len(one)]) + one.encode() for one in (module, kind, name)
+    ]
+    items = b"}" + words[2] + b"cbuiltins\nslice\ns"
+    states = (
+        b"N" + items + b"\x86b",
+        items + b"b",
+        words[2] + b"K\x01s",
+        b"(K\x01\x90",
+        b"(K\x01e",
+    )
+    for named in (f"c{module}\n{kind}\n".encode(), words[0] + words[1] + b"\x93"):
+        for state in states:
+            for after in (b")R.", b"K\x01\x85R.", b"."):
+                assert taken(b"\x80\x05" + named + state + after, cls) == (False, set())
 
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 5 * CHUNK + 3])

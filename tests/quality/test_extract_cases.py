@@ -50,6 +50,9 @@ FENCED = {
     "a draft before": f"```python\n{DRAFT}```\nNo:\n{FENCE}",
     "a broken draft before": f"```python\ndef add(x, y:\n```\nNo:\n{FENCE}",
     "code in prose before": f"{DRAFT}\nNo, rather:\n\n{FENCE}",
+    "results behind": f"{FENCE}\n```python\nadd = [3, 4]\n```\n",
+    "a use that keeps the name": f"{FENCE}\n```python\nadd = add(1, 2)\nx, add = 1, 3\n```\n",
+    "a formula behind that does not parse": f"{FENCE}\n```python\nadd: 3\nadd = x + y\nwhere x is one\n```\n",
     "a call under a test for main": f"{FENCE}\n```python\nif __name__ == '__main__':\n    add = 3\n```\n",
 }
 
@@ -57,6 +60,13 @@ FENCED = {
 @pytest.mark.parametrize("name", FENCED)
 def test_the_fence_that_defines_is_the_answer(name: str) -> None:
     found = extract(FENCED[name], None, "add", PROMPT)
+    assert (found.code, found.rule) == (GOOD, "last defining fence")
+
+
+def test_a_definition_under_another_label_comes_before_an_import_of_it() -> None:
+    found = extract(
+        f"```text\n{GOOD}```\n```python\nfrom sums import add\nadd(1, 2)\n```\n", None, "add"
+    )
     assert (found.code, found.rule) == (GOOD, "last defining fence")
 
 

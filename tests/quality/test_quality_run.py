@@ -323,6 +323,17 @@ def test_a_model_that_changed_on_disk_is_refused(
         ask(started)
 
 
+def test_an_engine_that_is_another_build_does_not_go_on(
+    tmp_path: Path, started: Arm, ask: Callable[..., Any]
+) -> None:
+    path = saved.asked_path(tmp_path / "camp", "A", "humaneval")
+    asked = saved.read_asked(tmp_path / "camp", "A", "humaneval")
+    versions = {**asked.versions, "engine": {**asked.versions["engine"], "mlx": "0.1"}}
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(asked, versions=versions)))
+    with pytest.raises(LaunchError, match=r"another than when earlier answers came \(mlx\)"):
+        ask(started)
+
+
 def test_another_sampler_ends_the_run_before_anything_is_kept(
     tmp_path: Path, few: Loaded, scripted: Make, ask: Callable[..., Any]
 ) -> None:

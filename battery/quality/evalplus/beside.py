@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
-from battery.ledger import disk, sanitised, saved, strict
+from battery.ledger import disk, sanitised, saved, scrub, strict
 from battery.ledger.answers import Answer, Graded, Scores, Status
 from battery.ledger.errors import ReceiptError
 from battery.ledger.sanitised import Extracted, Form, Sanitised
@@ -101,8 +101,10 @@ def _row(verdict: Graded, task: Task, clean: Clean, outcome: Outcome | None) -> 
         base=bool(outcome.base) if outcome is not None and jobs.is_plus(task) else None,
         form=None if clean.code is None else form(clean.code, task.entry_point),
         code_digest=None if clean.code is None else strict.digest(clean.code),
-        suspicious=outcome.suspicious if outcome is not None else None,
-        detail=detail or None,
+        suspicious=scrub.text(outcome.suspicious)
+        if outcome is not None and outcome.suspicious
+        else None,
+        detail=scrub.text(detail or "") or None,
         seconds=clean.seconds,
     )
 

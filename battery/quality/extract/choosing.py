@@ -65,13 +65,18 @@ def _chosen(text: str, entry_point: str, prompt: str) -> Found:
     found = (
         _defining(spoken, entry_point)
         or _defining([block for block in blocks if block.foreign], entry_point, parsed=True)
+        or _importing(blocks, entry_point)
         or _continuing([block.text for block in spoken], entry_point, prompt)
     )
     if found:
         return found
     deep = [] if blocks else fences(fenced, any_margin=True)
     runs = stretches(bare)
-    found = _defining(deep, entry_point, parsed=True) or _bare(runs, entry_point)
+    found = (
+        _defining(deep, entry_point, parsed=True)
+        or _importing(deep, entry_point)
+        or _bare(runs, entry_point)
+    )
     if found:
         return found
     if spoken:
@@ -107,20 +112,25 @@ def _without_quoted_fences(text: str, entry_point: str) -> str:
 
 
 def _defining(blocks: list[Fence], entry_point: str, *, parsed: bool = False) -> Found | None:
-    """The last block that gives the entry point a function; `parsed` passes over those that do not parse."""
-    importing: Found | None = None
+    """The last block that defines the entry point; `parsed` passes over those that do not parse."""
     for block in reversed(blocks):
         text = _at_the_margin(block.text, entry_point)
         tree = parse(text)
         notes = _told(block, moved=text != block.text)
-        kind = binding(tree, entry_point) if tree else None
-        if kind == "definition":
+        if tree and binding(tree, entry_point) == "definition":
             return Found(_ended(text), "last defining fence", notes)
-        if kind == "import" and importing is None:
-            importing = Found(_ended(text), "last importing fence", notes)
         if tree is None and not parsed and starts_to_define(text, entry_point) is not None:
             return Found(_ended(text), "last fence that starts to define", notes)
-    return importing
+    return None
+
+
+def _importing(blocks: list[Fence], entry_point: str) -> Found | None:
+    """The last block that imports the entry point, where none defines it: `from answer import f` is a demonstration."""
+    for block in reversed(blocks):
+        tree = parse(block.text)
+        if tree and binding(tree, entry_point) == "import":
+            return Found(_ended(block.text), "last importing fence", _told(block))
+    return None
 
 
 def _continuing(texts: list[str], entry_point: str, prompt: str) -> Found | None:

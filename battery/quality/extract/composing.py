@@ -3,8 +3,8 @@
 Nothing of the answer is dropped. First comes what the prompt defines besides the stub (imports and helpers, which the
 answer or the tests may call), then the answer, then a suite's set-up and imports. What a grader does with it:
 
-- compile the program apart from the tests, and run both in *one* namespace, the program first. Then a `check` that the
-  answer defines is replaced by the suite's, and an answer that ends inside a string cannot swallow the tests.
+- compile and run the program apart from the tests, which call it from another process. So a `check` that the answer
+  defines is never the suite's, and an answer that ends inside a string cannot swallow the tests.
 - give the namespace `MODULE_NAME` as its `__name__`: code under a test for `__main__` does not run.
 """
 

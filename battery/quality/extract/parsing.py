@@ -38,6 +38,13 @@ def parse_or_raise(source: str) -> ast.Module:
         return ast.parse(source)
 
 
+_NO_FUNCTION = (
+    ast.Constant | ast.JoinedStr | ast.List | ast.Tuple | ast.Set | ast.Dict | ast.ListComp | ast.SetComp | ast.DictComp
+    | ast.GeneratorExp | ast.BinOp | ast.UnaryOp | ast.Compare
+)  # fmt: skip
+"""Expressions whose value cannot be called."""
+
+
 def compiles(source: str | ast.Module) -> bool:
     """Whether Python would start to run a text: its grammar, and that `return` and its like stand in a function."""
     try:
@@ -60,7 +67,7 @@ def binding(tree: ast.Module, name: str) -> Binding | None:
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             if statement.name == name:
                 return "definition"
-        elif name in _assigned(statement):
+        elif any(_callable(value, name) for value in _assigned(statement, name)):
             return "definition"
         elif isinstance(statement, ast.Import | ast.ImportFrom) and name in _imported(statement):
             found = "import"
@@ -91,7 +98,8 @@ def module_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
 def starts_to_define(source: str, name: str) -> int | None:
     """Where a text that does not parse last begins, at its left margin, a function or an assignment of that name."""
     word = re.escape(name)
-    begun = rf"^(?:(?:async[ \t]+)?def[ \t]+{word}\b|{word}[ \t]*(?::[^=\n]+)?=(?!=))"
+    made = rf"(?:lambda\b|(?!{word}\b)[^\W\d][\w.]*[ \t]*(?:\(|$))"
+    begun = rf"^(?:(?:async[ \t]+)?def[ \t]+{word}\b|{word}[ \t]*(?::[^=\n]+)?=(?!=)[ \t]*{made})"
     places = [match.start() for match in re.finditer(begun, source, re.MULTILINE)]
     return places[-1] if places else None
 
@@ -113,19 +121,40 @@ def _asks_for_main(statement: ast.If) -> bool:
     )
 
 
-def _assigned(statement: ast.stmt) -> set[str]:
+def _assigned(statement: ast.stmt, name: str) -> Iterator[ast.expr]:
+    """What a statement assigns to a name."""
     if isinstance(statement, ast.Assign):
         targets: list[ast.expr] = statement.targets
-    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+    elif isinstance(statement, ast.AnnAssign):
         targets = [statement.target]
     else:
-        return set()
-    return {
-        node.id
-        for target in targets
-        for node in ast.walk(target)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
+        return
+    if statement.value is not None:
+        for target in targets:
+            yield from _unpacked(target, statement.value, name)
+
+
+def _unpacked(target: ast.expr, value: ast.expr, name: str) -> Iterator[ast.expr]:
+    """What `target = value` gives a name: its own part where both are written out, else the whole value."""
+    if isinstance(target, ast.Name):
+        if target.id == name:
+            yield value
+    elif isinstance(target, ast.Tuple | ast.List):
+        parts = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+        even = len(parts) == len(target.elts)
+        for place, part in enumerate(target.elts):
+            inner = part.value if isinstance(part, ast.Starred) else part
+            yield from _unpacked(inner, parts[place] if even else value, name)
+
+
+def _callable(value: ast.expr, name: str) -> bool:
+    """Whether an expression may be a function: no constant, display or arithmetic, and no call of the name itself.
+
+    An explanation behind the solution assigns such things: `f = [1, 2, 6]`, `add = add(1, 2)`.
+    """
+    if isinstance(value, ast.Call):
+        return not (isinstance(value.func, ast.Name) and value.func.id == name)
+    return not isinstance(value, _NO_FUNCTION)
 
 
 def _imported(statement: ast.Import | ast.ImportFrom) -> set[str]:

@@ -6,6 +6,7 @@ that it would have on the machines that stand ready, and kept under the one that
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -150,7 +151,7 @@ class Fleet:
             self._counts[machine] += len(verdicts)
             for place, name, outcome in verdicts:
                 program = shard.programs[place]
-                self._verdicts.put(name, outcome)
+                self._verdicts.put(name, outcome, program.code)
                 for sheet in asked[program]:
                     sheet.enter(program, outcome, ran=True)
 
@@ -176,6 +177,7 @@ class Fleet:
                 for label, one in fit.items()
                 for name, why in one.missing.items()
             },
+            python=platform.python_version(),
             self_test={
                 "canonical_passed": min(one.self_test["canonical_passed"] for one in fit.values()),
                 "planted_failed": min(one.self_test["planted_failed"] for one in fit.values()),

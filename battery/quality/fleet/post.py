@@ -85,7 +85,7 @@ class Post:
         system = f"{platform.system()} {platform.machine()}"
         with self._busy:
             try:
-                where = self._same_grader()
+                self._same_grader()
                 made = Grader(
                     self._brief.tasks, workers=self._workers, shelf=Handed(self._brief.references)
                 )
@@ -99,19 +99,18 @@ class Post:
                 told=grader.told(),
                 bounds=grader.bounds(),
                 seconds={name: one.seconds for name, one in grader.references.items()},
-                where=where,
+                where=grader.where,
             )
 
-    def _same_grader(self) -> dict[str, Any]:
-        """The surroundings here; GraderError where they are not the driver's, the processor's kind aside."""
+    def _same_grader(self) -> None:
+        """GraderError where grader, Python or numpy are not the driver's, the processor's kind aside."""
         here, there = surroundings(), self._brief.where
         found, wanted = ({**one, "python": one["python"][:2]} for one in (here, there))
-        for name, value in wanted.items():
-            if found.get(name) != value:
+        for name in ("grader", "python", "numpy"):
+            if found[name] != wanted[name]:
                 raise GraderError(
-                    f"its {name} is {found.get(name)}, and the driver's {value}; install the same there"
+                    f"its {name} is {found[name]}, and the driver's {wanted[name]}; install the same there"
                 )
-        return here
 
     def references(self) -> dict[str, Reference]:
         """What the canonical solutions showed here, for a driver that did not know."""

@@ -7,11 +7,12 @@ read; it only executes the answer and returns results. The tests run in a second
 takes plain data back. So there is no token, no expected result and no test for the program to find, and no printed
 word, exit status or forged message is a pass.
 
-What it protects against: endless loops and sleeping (processor time by the kernel, the clock from outside), memory,
-output without end, fork bombs and orphans (limits; process ids of their own that end together), files (an empty folder
-in memory; the interpreter and its packages, read-only, are all else that is there), network (none), other tasks, the
-answers' file and this machine's other processes (not visible), forged verdicts, and results that claim to equal
-everything (marked `suspicious`).
+What it protects against: endless loops and sleeping (processor time and the clock, both from outside), memory (of
+each process by the kernel, of all together from outside), output without end, fork bombs and orphans (limits; process
+ids of their own that end together), files (an empty folder in memory; the interpreter and its packages, read-only, are
+all else that is there), network (none), other tasks, the answers' file and this machine's other processes (not
+visible), forged verdicts, and results that a check took at their own word, such as one that claims to equal everything
+(marked `suspicious`).
 
 What it does not protect against: a hole in the kernel or in Python's unpickling of plain data; the data file itself,
 whose tests and canonical solutions run beside the judge, fenced but trusted with the verdict; side channels; wear. An

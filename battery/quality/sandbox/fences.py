@@ -2,11 +2,11 @@
 
 On Linux the warm server of a worker moves, once, into namespaces of its own: a file system that holds nothing but the
 interpreter, its packages and a few devices, all read-only, and a network without interfaces. Each program gets process
-ids of its own, an empty folder in memory, a user without rights (where the server is an administrator), and limits; its
-process can neither see nor signal any other, and what it starts dies with it. Where namespaces are forbidden (some
-containers) Landlock keeps an ordinary user's programs from files, TCP and other processes, as far as the kernel knows
-it. Without either (macOS, an old kernel) there remain the limits, the process group, the folder and, for an
-administrator, the other user.
+ids and shared memory of its own, an empty folder in memory, a user without rights (where the server is an
+administrator), and limits; its process can neither see nor signal any other, and what it starts dies with it. Where
+namespaces are forbidden (some containers) Landlock keeps an ordinary user's programs from files, TCP and other
+processes, as far as the kernel knows it. Without either (macOS, an old kernel) there remain the limits, the process
+group, the folder and, for an administrator, the other user.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from battery.quality.sandbox import kernel, landlock, limits, view
+from battery.quality.sandbox import crowd, kernel, landlock, limits, view
 from battery.quality.sandbox.view import WORK
 
 MEMORY_DISK = 32 << 20
@@ -45,6 +45,8 @@ class Fences(NamedTuple):
     """Whom the judge becomes."""
     granted: tuple[landlock.Grant, ...] | None
     """What Landlock leaves within reach, a program's folder apart; None: it is not used."""
+    listing: int | None
+    """The system's list of processes (`crowd`)."""
 
 
 def build(root: str, without: frozenset[str] = frozenset()) -> Fences:
@@ -65,6 +67,12 @@ def build(root: str, without: frozenset[str] = frozenset()) -> Fences:
     with contextlib.suppress(OSError):
         kernel.adopt_orphans()
         standing.append("orphans adopted")
+    listing = None
+    try:
+        listing = crowd.opened()
+        standing.append("memory of all processes")
+    except OSError as reason:
+        missing["memory of all processes"] = str(reason)
     namespaces = _namespaces(root, without, standing, missing)
     unheld = limits.unheld()
     missing |= unheld
@@ -88,7 +96,7 @@ def build(root: str, without: frozenset[str] = frozenset()) -> Fences:
         standing.append("untraceable")
     except OSError as reason:
         missing["untraceable"] = str(reason)
-    return Fences(tuple(standing), missing, namespaces, user, judge, granted)
+    return Fences(tuple(standing), missing, namespaces, user, judge, granted, listing)
 
 
 def _namespaces(
@@ -102,7 +110,7 @@ def _namespaces(
     admin = os.geteuid() == 0
     uid, gid = os.geteuid(), os.getegid()
     try:
-        own = kernel.NEW_MOUNTS | kernel.NEW_NET | kernel.NEW_IPC | kernel.NEW_NAMES
+        own = kernel.NEW_MOUNTS | kernel.NEW_NET | kernel.NEW_NAMES
         kernel.unshare(own if admin else own | kernel.NEW_USERS)
         if not admin:
             kernel.map_one_user(_INNER, uid, gid)
@@ -198,8 +206,8 @@ def folder(place: str, fences: Fences) -> Any:
 
 
 def own_processes() -> None:
-    """Give the next child, and all its, process ids of their own."""
-    kernel.unshare(kernel.NEW_PIDS)
+    """Give the next child, and all its, process ids of their own, and shared memory that ends with them."""
+    kernel.unshare(kernel.NEW_PIDS | kernel.NEW_IPC)
 
 
 def enter(bounds: limits.Limits, place: Any, pipes: tuple[int, int]) -> tuple[int, int]:

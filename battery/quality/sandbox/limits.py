@@ -17,7 +17,7 @@ class Limits(NamedTuple):
     wall_s: float = 10.0
     """Time on the clock, kept from outside: sleeping counts, waiting for a core does not."""
     memory: int = 1024 * MIB
-    """Bytes of address space."""
+    """Bytes of address space of one process; what all of them hold is bounded from outside (`crowd`)."""
     file: int = 16 * MIB
     """Bytes that a file may grow to."""
     files: int = 64

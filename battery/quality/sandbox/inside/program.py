@@ -18,7 +18,7 @@ import random
 import sys
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, ItemsView, KeysView
 from typing import Any
 
 from battery.quality.sandbox.inside.wire import Body, Ends, Gone, packed
@@ -29,6 +29,30 @@ FILE = "<answer>"
 ENTRY = 0
 """The handle of the entry point."""
 SHOWN = 300
+
+
+_SINGLE: tuple[Any, ...] = (int, float, complex, str, bytes)
+
+
+def _copied(value: Any) -> Any:
+    """The plain data that a value of another type holds; the value itself where it is nothing of the kind."""
+    if hasattr(type(value), "tolist"):  # numpy's arrays and numbers, and those that are like them
+        return value.tolist()
+    for kind in _SINGLE:
+        if isinstance(value, kind):
+            return value if isinstance(value, bool) else kind(*kind.__getnewargs__(value))
+    if isinstance(value, dict):
+        return {_copied(key): _copied(held) for key, held in value.items()}
+    for many in (list, tuple, set, frozenset):
+        if isinstance(value, many):
+            return many(map(_copied, value))
+    if isinstance(value, KeysView | ItemsView):
+        return set(map(_copied, value))
+    for name, number in (("__index__", operator.index), ("__float__", float)):
+        if hasattr(type(value), name):
+            return number(value)
+    return value
+
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "call": lambda function, args, named: function(*args, **named),
@@ -48,6 +72,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "round": round,
     "format": format,
     "is": operator.is_,
+    "plain": _copied,
     **{
         name: getattr(operator, name)
         for name in (
@@ -142,25 +167,30 @@ class Puppet:
     def _keep_last(self, _: Body) -> None:
         kind = type(self._last)
         self._kept.append(self._last)
-        told = (len(self._kept) - 1, str(kind.__module__), str(kind.__qualname__))
+        told = (len(self._kept) - 1, printable(kind.__module__), printable(kind.__qualname__))
         self._ends.hold(b"H", packed(told))
 
     def _tell(self, raised: BaseException) -> None:
         """What was raised: the names of its types, and what a reader is shown."""
         try:
-            names = [kind.__name__ for kind in type(raised).__mro__]
+            names = [printable(kind.__name__) for kind in type(raised).__mro__]
             where = [
                 frame.lineno
                 for frame in traceback.extract_tb(raised.__traceback__)
                 if frame.filename == FILE
             ]
-            said = str(raised)[:SHOWN]
+            said = printable(str(raised)[:SHOWN])
             line = f" (line {where[-1]} of the answer)" if where else ""
             told = (names, f"{names[0]}: {said}{line}" if said else names[0] + line)
         except BaseException:  # its text may raise in turn
             told = (["Exception"], "an exception that cannot be shown")
         raised.__traceback__ = None
         self._ends.hold(b"X", packed(told))
+
+
+def printable(text: object) -> str:
+    """Text that every file can hold: half of a surrogate pair, which has no encoding, becomes a question mark."""
+    return str(text).encode("utf-8", "replace").decode()
 
 
 def _absent(entry: str) -> Any:
