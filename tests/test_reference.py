@@ -58,7 +58,7 @@ def test_the_committed_evidence_holds(copy: Path) -> None:
         ("receipts/{}/seal.json", r'"seal": "[^"]*\d'),
         ("reports/{}.json", r'"ratio": \d\.\d'),
         ("reports/{}.md", r"\| 128 \| \d"),
-        ("charts/{}/decode.svg", r"M \d+"),
+        ("charts/{}/decode.svg", r'd="m\d+'),
         ("charts/{}/manifest.json", r'"bytes": \d+'),
     ],
 )

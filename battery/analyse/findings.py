@@ -39,6 +39,8 @@ from battery.analyse.rows import MEASURES, rows
 from battery.analyse.speed import Comparison, Ladder, Level
 from battery.analyse.stats import FEWEST_BLOCKS, Verdict
 from battery.analyse.stopping import Stopped
+from battery.analyse.within import Within
+from battery.analyse.within import fields as within_fields
 from battery.analyse.workloads import ByWorkload, by_workload, fields
 from battery.ledger import journal, strict
 from battery.ledger.claims import Bar
@@ -120,6 +122,8 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
     """Not written where no arm was asked, so that findings of speed alone have the bytes that they had."""
     workloads: tuple[ByWorkload, ...] | msgspec.UnsetType = msgspec.UNSET
     """Each kind of text by itself, where the plan measures several; everything else is over their equal shares."""
+    within: Within | msgspec.UnsetType = msgspec.UNSET
+    """What happened inside the pooled cells; not there where nothing of it is known."""
 
     @property
     def by_workload(self) -> tuple[ByWorkload, ...]:
@@ -150,13 +154,11 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
         self, bars: Sequence[Bar], sealed: bool = False, declared: bool = False
     ) -> tuple[BarResult, ...]:
         """What became of these bars: `declared` in the plan and `sealed` with it, or named afterwards."""
-        voids = [
-            f"invalid: {d.what}" for d in self.doubts if d.severity == "void" and d.arm is None
-        ]
+        voids = [d.what for d in self.doubts if d.severity == "void" and d.arm is None]
         waits = "" if self.stopped.ended_at else self.stopped.why
         measured = barring.Measured(
             plan=self.plan, control=self.control, candidates=self.candidates, comparisons=self.comparisons,
-            hindrance=voids[0] if voids else waits, quality=self.graded,
+            hindrance=f"invalid: {voids[0]}" if voids else waits, quality=self.graded,
         )  # fmt: skip
         return barring.results(bars, measured, sealed, declared)
 
@@ -219,8 +221,7 @@ def found(
 
     `unreadable` are complaints about receipts left out, `pool` why some could not be pooled, `intact` whether the files
     are those that were sealed. `events` are those of the journal: looks that it notes are what happened; without them
-    they are derived. `beside` explains numbers that no receipt has here;
-    `quality` is what quality receipts told.
+    they are derived. `beside` explains numbers that no receipt has here; `quality` is what quality receipts told.
     """
     beside = with_journal(beside, events)
     whole = _everything(receipts, header, list(unreadable), pool, seal, events, beside)
@@ -259,7 +260,7 @@ def _everything(
     levels, latest = speed.levels(frame, header), facts.latest(receipts, header, counted)
     besides = facts.oom_besides(receipts, latest)
     return Findings(
-        **_fixed(header), **fields(kinds),
+        **_fixed(header), **fields(kinds), **within_fields(case.pooled, header),
         status="incomplete" if stopped.ended_at is None else "complete",
         seal=seal, seeds=_seeds(receipts),
         journal=journal.tally(events), blocks_complete=complete, stopped=stopped, receipts=len(receipts),

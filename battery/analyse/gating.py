@@ -135,7 +135,7 @@ def phases(pooled: Sequence[Receipt], header: Header) -> tuple[Phase, ...]:
     counts: Counter[tuple[str, str]] = Counter()
     caps: dict[tuple[str, str], list[float]] = defaultdict(list)
     for receipt in pooled:
-        for phase, sample, shares in _placed(receipt):
+        for phase, sample, shares in placed(receipt):
             key = (receipt.cell.arm, phase)
             counts[key] += 1
             for name in (*(SHARES if shares else ()), *STATES):
@@ -159,7 +159,7 @@ def phases(pooled: Sequence[Receipt], header: Header) -> tuple[Phase, ...]:
     )  # fmt: skip
 
 
-def _placed(receipt: Receipt) -> Iterator[tuple[str, Reading, bool]]:
+def placed(receipt: Receipt) -> Iterator[tuple[str, Reading, bool]]:
     """Each sample with the phase that it saw, and whether its shares are of the cell.
 
     A share belongs to the time since the sample before, so a sample stands in the phase in which the middle of that

@@ -11,16 +11,24 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from battery.analyse.findings import Findings
 from battery.analyse.speed import MAIN
 from battery.ledger.store import pretty, replace
-from battery.render import forest, ladder, layout, quality_charts, style, tradeoff, words
+from battery.render import (
+    arrivals,
+    forest,
+    in_cell,
+    ladder,
+    layout,
+    quality_charts,
+    run_order,
+    style,
+    tradeoff,
+    words,
+)
 from battery.render.chart import Chart, Draw, Tell, of
-from battery.render.style import Look
 
 MANIFEST = "manifest.json"
 
@@ -60,7 +68,8 @@ def chart(alt: Tell) -> Callable[[Draw], Draw]:
 
 def charts_of(findings: Findings) -> dict[str, Chart]:
     """Every chart that a campaign has, by key."""
-    return {**CHARTS, **tradeoff.charts(findings), **quality_charts.charts(findings)}
+    some = (arrivals, in_cell, tradeoff, quality_charts)
+    return {**CHARTS, **{key: one for each in some for key, one in each.charts(findings).items()}}
 
 
 def _told(metric: str) -> Callable[[Findings], str]:
@@ -94,17 +103,6 @@ def _told(metric: str) -> Callable[[Findings], str]:
 def _told_grid(findings: Findings) -> str:
     """Alternative text of the grid."""
     return " ".join(_told(metric)(findings) for metric in MAIN)
-
-
-def _told_windows(findings: Findings) -> str:
-    """Alternative text of the windows in order."""
-    metric, rung = findings.plan.primary.metric, findings.plan.anchor
-    points = [
-        f"window {number} arm {arm} " + (f"{value:,.4g}" if value is not None else "no value")
-        for number, arm, value in _window_values(findings)
-    ]
-    title, unit = findings.measure(metric).title, findings.measure(metric).unit
-    return f"{title} in {unit} at {rung:,} tokens, in the order of the run: {'; '.join(points)}."
 
 
 @chart(_told("decode"))
@@ -153,16 +151,16 @@ def summary(findings: Findings) -> Figure:
     panel, gap, top, low = 2.3, 0.95, 1.25, foot + shown + (0.4 if rows else 0.1)
     height = top + 2 * panel + gap + 0.5 + low
     figure = Figure(figsize=(style.WIDTH, height))
-    layout.heading(
-        figure, layout.titled("Speed and memory against context length", findings), _how(findings)
-    )
+    single = ladder.dotted(findings, MAIN)
+    title = layout.titled("Speed and memory against context length", findings)
+    layout.heading(figure, title, _how(findings, single))
     titles = ("Decode", "Prefill", "Time to first token (log)", "Peak memory")
     for place, (metric, title) in enumerate(zip(MAIN, titles, strict=True)):
         row, column = divmod(place, 2)
         axes = layout.axes(
             figure, 0.8 + column * 4.2, height - top - row * (panel + gap) - panel, 3.4, panel
         )
-        ladder.panel(axes, findings, metric, log=metric == "ttft")
+        ladder.panel(axes, findings, metric, metric == "ttft", single)
         axes.set_title(
             f"{title}, {_unit(findings, metric)}", fontsize=style.NORMAL, color=style.INK, pad=10
         )
@@ -184,14 +182,18 @@ def summary(findings: Findings) -> Figure:
 
 
 def _told_ratios(findings: Findings) -> str:
-    """Alternative text of the ratios."""
-    parts = [
-        f"{one.candidate} against {one.control}, {findings.measure(one.metric).title} at {one.rung:,}:"
-        f" {words.interval(one.estimate)}, {words.verdict(one)}"
-        for one in findings.comparisons
-        if one.metric in MAIN
-    ]
-    return f"Ratios with their {words.confidence(findings)} intervals. {'; '.join(parts) or 'There is one arm only'}."
+    """Alternative text of the ratios, contexts within metrics within arms."""
+    parts = []
+    for candidate in findings.candidates:
+        for metric in MAIN:
+            found = [
+                f"{words.interval(one.estimate)} {words.verdict(one)} at {rung:,}"
+                for rung in findings.plan.ladder
+                if (one := findings.comparison(candidate, metric, rung)) is not None
+            ]
+            parts.append(f"{candidate}, {findings.measure(metric).title}: {'; '.join(found)}.")
+    told = " ".join(parts) or "There is one arm only."
+    return f"Ratios to {findings.control} with their {words.confidence(findings)} intervals. {told}"
 
 
 @chart(_told_ratios)
@@ -220,7 +222,7 @@ def ratios(findings: Findings) -> Figure:
     return figure
 
 
-@chart(_told_windows)
+@chart(run_order.told)
 def windows(findings: Findings) -> Figure:
     """The windows in the order they ran, at the primary endpoint: drift would show as a slope common to all arms."""
     metric, rung = findings.plan.primary.metric, findings.plan.anchor
@@ -229,74 +231,13 @@ def windows(findings: Findings) -> Figure:
     height = top + plot + low
     figure = Figure(figsize=(style.WIDTH, height))
     title = f"{words.titled(findings.measure(metric).title)} at {rung:,} tokens, window by window"
-    layout.heading(figure, layout.titled(title, findings), _how_windows(findings))
+    layout.heading(figure, layout.titled(title, findings), run_order.how(findings))
     axes = layout.axes(figure, 0.9, low, style.WIDTH - 1.2, plot)
-    _draw_windows(axes, findings, metric)
+    run_order.panel(axes, findings, metric)
     axes.set_xlabel("window, in the order of the run", labelpad=6)
     axes.set_title(_unit(findings, metric), fontsize=style.NORMAL, pad=10)
     layout.legend(figure, findings)
     return figure
-
-
-def _draw_windows(axes: Axes, findings: Findings, metric: str) -> None:
-    """Points in run order over bands of blocks."""
-    scale = ladder.SCALES.get(metric, (1.0, ""))[0]
-    values = _window_values(findings)
-    numbers = [number for number, _, _ in values] or [1]
-    size = len(findings.arms)
-    for block in range(1, findings.asked + 1, 2):
-        axes.axvspan((block - 1) * size + 0.5, block * size + 0.5, color=style.BAND, zorder=0)
-    drawn = []
-    for place, arm in enumerate(findings.arms):
-        own = [
-            (number, value / scale if value is not None else None)
-            for number, name, value in values
-            if name == arm.arm.name
-        ]
-        good = [(n, y) for n, y in own if y is not None]
-        look = Look(place)
-        axes.plot(
-            [n for n, _ in good], [y for _, y in good], color=look.colour, linestyle=look.line,
-            linewidth=1.0, marker=look.marker, markeredgecolor="white", zorder=3,
-        )  # fmt: skip
-        gone = [n for n, y in own if y is None]
-        axes.plot(
-            gone, [0.0] * len(gone), linestyle="none", marker="x", markersize=8, markeredgewidth=2,
-            color=look.colour, transform=axes.get_xaxis_transform(), clip_on=False, zorder=5,
-        )  # fmt: skip
-        drawn += [y for _, y in good]
-    axes.set_xlim(0.5, max([*numbers, findings.asked * size]) + 0.5)
-    axes.tick_params(length=0, pad=6)
-    axes.xaxis.set_major_locator(MaxNLocator(16, integer=True, min_n_ticks=1))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0f}"))
-    if drawn:
-        ladder.limits(axes, drawn, log=False)
-        for block, ratio in findings.primary[0].by_block if _ratios_fit(findings) else ():
-            axes.text(
-                (block - 0.5) * size + 0.5, 0.985, f"{100 * (ratio - 1):+.1f} %", fontsize=style.SMALL,
-                transform=axes.get_xaxis_transform(), ha="center", va="top", color=style.QUIET,
-            )  # fmt: skip
-    else:
-        axes.set_yticks([])
-        axes.text(
-            0.5, 0.5, "no value in any window", transform=axes.transAxes, ha="center", color=style.QUIET
-        )  # fmt: skip
-
-
-def _window_values(findings: Findings) -> list[tuple[int, str, float | None]]:
-    """Window number, arm, and its own mean at the primary endpoint, for every counted window."""
-    metric, rung = findings.plan.primary.metric, findings.plan.anchor
-    known = {
-        number: value
-        for arm in findings.arms
-        if (level := findings.level(arm.arm.name, metric, rung))
-        for number, value in level.windows
-    }
-    return [
-        (window.number, window.arm, known.get(window.number))
-        for window in findings.windows
-        if window.counted
-    ]
 
 
 def _single(findings: Findings, metric: str, title: str, log: bool = False) -> Figure:
@@ -307,9 +248,10 @@ def _single(findings: Findings, metric: str, title: str, log: bool = False) -> F
     top, plot, low = 1.25, 3.1, 0.85 + layout.LEGEND_ROW * legend + shown
     height = top + plot + low
     figure = Figure(figsize=(style.WIDTH, height))
-    layout.heading(figure, layout.titled(title, findings), _how(findings))
+    single = ladder.dotted(findings, (metric,))
+    layout.heading(figure, layout.titled(title, findings), _how(findings, single))
     axes = layout.axes(figure, 0.9, low, style.WIDTH - 1.2, plot)
-    ladder.panel(axes, findings, metric, log)
+    ladder.panel(axes, findings, metric, log, single)
     axes.set_title(_unit(findings, metric), fontsize=style.NORMAL, pad=10)
     axes.set_xlabel("context, tokens", labelpad=6 + 72 * shown)
     if rows:
@@ -326,21 +268,10 @@ def _unit(findings: Findings, metric: str) -> str:
     return f"{unit}, {'higher' if measure.higher_is_better else 'lower'} is better"
 
 
-def _how(findings: Findings) -> str:
+def _how(findings: Findings, single: bool) -> str:
     """What point, bar and pale dots are."""
-    level = words.confidence(findings)
-    return f"point: geometric mean over windows; bar: {level} t interval; pale: single windows"
-
-
-def _how_windows(findings: Findings) -> str:
-    """What the marks of the windows chart are."""
-    ratio = "; percentages: ratio within the block" if _ratios_fit(findings) else ""
-    return f"point: geometric mean of the window's requests; shaded: every other block{ratio}; ✕: no value"
-
-
-def _ratios_fit(findings: Findings) -> bool:
-    """Whether every block has room for its own ratio: one candidate, few blocks."""
-    return len(findings.primary) == 1 and findings.asked <= 12
+    pale = "; pale: single windows" if single else ""
+    return f"point: geometric mean over windows; bar: {words.confidence(findings)} t interval{pale}"
 
 
 def draw(findings: Findings) -> dict[str, tuple[Chart, bytes]]:

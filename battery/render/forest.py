@@ -26,8 +26,8 @@ def panel(axes: Axes, findings: Findings, metric: str) -> None:
     axes.grid(False, axis="y")
     found = [
         (row, place, one)
-        for row, rung in enumerate(ladder)
         for place, candidate in enumerate(findings.candidates)
+        for row, rung in enumerate(ladder)
         if (one := findings.comparison(candidate, metric, rung)) is not None
     ]
     if not findings.candidates:
@@ -74,7 +74,10 @@ def _one(axes: Axes, one: Comparison, look: Look, y: float, complete: bool) -> l
     low, high = (
         100 * (end - 1) if end is not None else at for end in (estimate.low, estimate.high)
     )
-    axes.plot([low, high], [y, y], color=look.colour, linewidth=1.8, marker="|", markersize=7)
+    axes.plot(
+        [low, high], [y, y], color=look.colour, linewidth=1.6, marker="|", markersize=7, markeredgewidth=1.6,
+        solid_capstyle="butt",
+    )  # fmt: skip
     axes.plot(
         [at], [y], marker=look.marker, color=look.colour, markerfacecolor=look.colour if sure else "white",
         markeredgecolor="white" if sure else look.colour, linestyle="none", zorder=4,

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import msgspec
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from battery.analyse.findings import Findings
@@ -24,6 +26,8 @@ SCALES = {"peak_memory": (1e9, "GB (10⁹ bytes)")}
 
 MOST_ON_ONE_LINE = 5
 """Rungs for which the strip can write an outcome and its count side by side."""
+MOST_DOTS = 800
+"""Single windows that one picture shows; of more than these it shows means and plain intervals alone."""
 
 
 class Missing(msgspec.Struct, frozen=True):
@@ -76,8 +80,29 @@ def step(arms: int) -> float:
     return min(0.14, 0.7 / max(arms, 1))
 
 
-def panel(axes: Axes, findings: Findings, metric: str, log: bool = False) -> bool:
-    """Draw one metric; whether there was anything to draw."""
+def dotted(findings: Findings, metrics: Sequence[str]) -> bool:
+    """Whether a picture of these metrics has room for every single window."""
+    levels = (level for level in findings.levels if level.metric in metrics)
+    return sum(len(level.windows) for level in levels) <= MOST_DOTS
+
+
+def dots(axes: Axes, xs: Sequence[float], ys: Sequence[float], colour: str) -> None:
+    """Pale dots, one per window, as strokes without length and with round ends: all of them are one short path."""
+    places = [place for place in zip(xs, ys, strict=True) for _ in "ab"]
+    if places:
+        codes = [Path.MOVETO, Path.LINETO] * (len(places) // 2)
+        axes.add_patch(
+            PathPatch(
+                Path(places, codes), fill=False, edgecolor=colour, alpha=0.36, linewidth=3.4, capstyle="round",
+                zorder=2,
+            )
+        )  # fmt: skip
+
+
+def panel(
+    axes: Axes, findings: Findings, metric: str, log: bool = False, single: bool = True
+) -> bool:
+    """Draw one metric, with its `single` windows or without; whether there was anything to draw."""
     scale = SCALES.get(metric, (1.0, ""))[0]
     axes.set_xlim(-0.6, len(findings.plan.ladder) - 0.4)
     axes.set_xticks(
@@ -88,7 +113,10 @@ def panel(axes: Axes, findings: Findings, metric: str, log: bool = False) -> boo
     size = len(findings.arms)
     for place, arm in enumerate(findings.arms):
         levels = [findings.level(arm.arm.name, metric, rung) for rung in findings.plan.ladder]
-        drawn += _line(axes, levels, Look(place), dodge(size, place), 0.4 * step(size), scale)
+        shift = dodge(size, place)
+        drawn += _line(axes, levels, Look(place), shift, scale, "_" if single else "")
+        if single:
+            drawn += _windows(axes, levels, Look(place), shift + 0.4 * step(size), scale)
         if metric == "peak_memory":
             drawn += _bounds(axes, findings, arm.arm.name, Look(place), dodge(size, place), scale)
     if not drawn:
@@ -130,38 +158,43 @@ def _bounds(
 
 
 def _line(
-    axes: Axes,
-    levels: Sequence[Level | None],
-    look: Look,
-    shift: float,
-    beside: float,
-    scale: float,
+    axes: Axes, levels: Sequence[Level | None], look: Look, shift: float, scale: float, ends: str
 ) -> list[float]:
-    """One arm: pale windows, the interval as a bar, the mean as a marker, a line that breaks where nothing is."""
-    drawn: list[float] = []
+    """One arm: the interval as a bar with its `ends`, the mean as a marker, a line that breaks where nothing is."""
+    nothing = float("nan")
     xs = [at + shift for at in range(len(levels))]
     ys = [level.value / scale if level and level.value is not None else None for level in levels]
     axes.plot(
-        xs, [float("nan") if y is None else y for y in ys], color=look.colour, linestyle=look.line,
+        xs, [nothing if y is None else y for y in ys], color=look.colour, linestyle=look.line,
         marker=look.marker, markeredgecolor="white", markeredgewidth=0.8, zorder=4,
     )  # fmt: skip
-    for x, level, y in zip(xs, levels, ys, strict=True):
-        if level is None or y is None:
-            continue
-        own = [value / scale for _, value in level.windows]
+    bars = [
+        (x, level.low / scale, level.high / scale)
+        for x, level, y in zip(xs, levels, ys, strict=True)
+        if level and y is not None and level.low is not None and level.high is not None
+    ]
+    if bars:
         axes.plot(
-            [x + beside] * len(own), own, linestyle="none", marker=look.marker, markersize=3.2, color=look.colour,
-            alpha=0.32, markeredgewidth=0, zorder=2,
+            [at for x, _, _ in bars for at in (x, x, nothing)],
+            [at for _, low, high in bars for at in (low, high, nothing)],
+            color=look.colour, linewidth=1.6, marker=ends, markersize=9, markeredgewidth=1.6,
+            solid_capstyle="butt", zorder=3,
         )  # fmt: skip
-        drawn += [y, *own]
-        if level.low is not None and level.high is not None:
-            ends = level.low / scale, level.high / scale
-            axes.plot(
-                [x, x], ends, color=look.colour, linewidth=1.6, marker="_", markersize=9,
-                markeredgewidth=1.6, zorder=3,
-            )  # fmt: skip
-            drawn += ends
-    return drawn
+    return [y for y in ys if y is not None] + [end for _, *both in bars for end in both]
+
+
+def _windows(
+    axes: Axes, levels: Sequence[Level | None], look: Look, shift: float, scale: float
+) -> list[float]:
+    """The single windows of one arm, beside its means."""
+    found = [
+        (at + shift, value / scale)
+        for at, level in enumerate(levels)
+        if level and level.value is not None
+        for _, value in level.windows
+    ]
+    dots(axes, [x for x, _ in found], [y for _, y in found], look.colour)
+    return [y for _, y in found]
 
 
 def limits(axes: Axes, drawn: Sequence[float], log: bool) -> None:

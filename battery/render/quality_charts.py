@@ -93,9 +93,12 @@ def quality(findings: Findings) -> Figure:
 def _bar(bars: Axes, cut: Axes, y: float, place: int, row: Row) -> None:
     """One arm's bars with their figures."""
     look, strict, completed = Look(place), row.strict, row.completed
-    value = strict.value or 0.0
     top = y - 0.08
-    bars.barh(top, value, 0.5, color=look.colour, zorder=2)
+    for axes, one in ((bars, strict), (cut, row.truncation)):
+        if one.value is None:
+            _gone(axes, 0.0, top, look)
+        else:
+            axes.barh(top, one.value, 0.5, color=look.colour, zorder=2)
     if completed.value is not None:
         bars.barh(
             top, completed.value, 0.5, fill=False, edgecolor=look.colour, linewidth=1.3, zorder=3
@@ -109,16 +112,24 @@ def _bar(bars: Axes, cut: Axes, y: float, place: int, row: Row) -> None:
         [-0.025], [top], marker=look.marker, color=look.colour, markersize=5, clip_on=False,
         transform=bars.get_yaxis_transform(),
     )  # fmt: skip
-    whole = "none" if completed.value is None else f"{completed.value:.4f}"
+    whole, solved = (
+        "none" if one.value is None else f"{one.value:.4f}" for one in (completed, strict)
+    )
     bars.text(
-        1.04, y, f"{value:.4f} · {whole}", transform=bars.get_yaxis_transform(), fontsize=style.SMALL, va="center",
+        1.04, y, f"{solved} · {whole}", transform=bars.get_yaxis_transform(), fontsize=style.SMALL, va="center",
         color=style.INK,
     )  # fmt: skip
-    share = row.truncation.value or 0.0
-    cut.barh(top, share, 0.5, color=look.colour, zorder=2)
     cut.text(
-        1.04, y, f"{100 * share:.1f} %", transform=cut.get_yaxis_transform(), fontsize=style.SMALL, va="center",
+        1.04, y, share_of(row.truncation), transform=cut.get_yaxis_transform(), fontsize=style.SMALL, va="center",
         color=style.INK,
+    )  # fmt: skip
+
+
+def _gone(axes: Axes, x: float, y: float, look: Look) -> None:
+    """A cross at the axis for what has no value, at a height in data and a breadth of the panel."""
+    axes.plot(
+        [x], [y], linestyle="none", marker="x", markersize=8, markeredgewidth=2, color=look.colour, clip_on=False,
+        transform=axes.get_yaxis_transform(), zorder=5,
     )  # fmt: skip
 
 
@@ -127,10 +138,20 @@ def _points(findings: Findings) -> list[tuple[int, Row, tuple[float, float, floa
     found = []
     for place, row in _rows(findings):
         level = findings.level(row.arm, "decode", findings.plan.anchor)
-        if level is not None and level.value is not None:
+        if level is not None and level.value is not None and row.strict.value is not None:
             ends = [level.value if end is None else end for end in (level.low, level.high)]
             found.append((place, row, (level.value, ends[0], ends[1])))
     return found
+
+
+def _speedless(findings: Findings) -> list[tuple[int, Row]]:
+    """Every row with a pass rate whose arm has no decode speed at the anchor."""
+    there = {(row.arm, row.suite) for _, row, _ in _points(findings)}
+    return [
+        (place, row)
+        for place, row in _rows(findings)
+        if (row.arm, row.suite) not in there and row.strict.value is not None
+    ]
 
 
 def _told_points(findings: Findings) -> str:
@@ -138,6 +159,9 @@ def _told_points(findings: Findings) -> str:
     told = [
         f"{row.suite}, arm {row.arm}: {speed[0]:,.4g} tok/s, {share_of(row.strict)}"
         for _, row, speed in _points(findings)
+    ] + [
+        f"{row.suite}, arm {row.arm}: no speed, {share_of(row.strict)}"
+        for _, row in _speedless(findings)
     ]
     return (
         f"Strict pass@1 against decode speed at {findings.plan.anchor:,} tokens. {'; '.join(told)}."
@@ -157,14 +181,15 @@ def decode_quality(findings: Findings) -> Figure:
     height = suites.TOP + lines * panel + (lines - 1) * gap + foot
     figure = Figure(figsize=(style.WIDTH, height))
     title = f"Tasks passed against decode speed at {findings.plan.anchor:,} tokens"
-    how = "point: strict pass@1 at the mean speed; bars: the intervals of both"
+    how = "point: strict pass@1 at the mean speed; bars: the intervals of both; ✕: no speed"
     layout.heading(figure, layout.titled(title, findings), how)
     for number, suite in enumerate(names):
         line, column = divmod(number, 2)
         width = 3.4 if len(names) > 1 else style.WIDTH - 1.3
         low = height - suites.TOP - line * (panel + gap) - panel
         axes = layout.axes(figure, 0.9 + column * 4.2, low, width, panel)
-        _cross(axes, [each for each in found if each[1].suite == suite])
+        without = [(place, row) for place, row in _speedless(findings) if row.suite == suite]
+        _cross(axes, [each for each in found if each[1].suite == suite], without)
         axes.set_title(f"{suite}, pass@1", fontsize=style.NORMAL, color=style.INK, pad=8)
         if number + 2 >= len(names):
             axes.set_xlabel("decode, tok/s", labelpad=6)
@@ -172,10 +197,16 @@ def decode_quality(findings: Findings) -> Figure:
     return figure
 
 
-def _cross(axes: Axes, found: list[tuple[int, Row, tuple[float, float, float]]]) -> None:
-    """One suite: a point per arm with both intervals."""
+def _cross(
+    axes: Axes,
+    found: list[tuple[int, Row, tuple[float, float, float]]],
+    without: list[tuple[int, Row]],
+) -> None:
+    """One suite: a point per arm with both intervals; at the edge, at its height, an arm `without` a speed."""
     xs: list[float] = []
-    ys: list[float] = []
+    ys = [row.strict.value for _, row in without if row.strict.value is not None]
+    for (place, _), y in zip(without, ys, strict=True):
+        _gone(axes, 0.0, y, Look(place))
     for place, row, (speed, low, high) in found:
         look, strict = Look(place), row.strict
         value = strict.value or 0.0

@@ -13,10 +13,12 @@ from battery.analyse.findings import Findings
 from battery.ledger.derive import option
 from battery.ledger.store import replace
 from battery.render import (
+    arrivals,
     claims,
     course,
     drift,
     gating,
+    in_cell,
     quality,
     quality_charts,
     record,
@@ -110,6 +112,7 @@ def _results(findings: Findings) -> str:
             chart, named = _chart(findings, metric), _named(findings, metric)
             parts += [chart, named, tables.by_context(findings, metric)]
         parts.append(tables.whys(findings, metrics))
+        parts.append(arrivals.section(findings) if metrics == ("decode",) else "")
     if findings.candidates:
         parts += [
             "Over the whole ladder, one interval per candidate and metric; no verdict rests on it:",
@@ -205,6 +208,8 @@ def _during(findings: Findings) -> list[str]:
             "Inside the pooled cells, split at the first token (means over samples, two a second):"
         )
         found += [how, phases]
+    if seen := in_cell.section(findings):
+        found.append(seen)
     return found
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from battery.analyse.findings import Findings
 from battery.analyse.mechanism import Mechanism
 from battery.analyse.speed import FACTORS
-from battery.render import words
+from battery.render import tradeoff, words
+from battery.render.chart import embedded
 from battery.render.words import table
 
 
@@ -18,6 +19,7 @@ def section(findings: Findings) -> str:
         "### 1.6 Speculation",
         "Decode rate = tokens per step / seconds per step. The first depends on the text that the seed led to, the"
         " second is the speed of the code.",
+        *_pictures(findings),
         found,
     ]
     if findings.mechanisms:
@@ -28,6 +30,13 @@ def section(findings: Findings) -> str:
             "\n".join(f"- {sentence(one)}" for one in findings.mechanisms),
         ]
     return "\n\n".join(parts)
+
+
+def _pictures(findings: Findings) -> list[str]:
+    """The chart of both factors, where section 1.6.1 has none by kind of text."""
+    if findings.by_workload:
+        return []
+    return [embedded(findings, one) for one in tradeoff.charts(findings).values()]
 
 
 def factors(findings: Findings) -> str:

@@ -1,16 +1,22 @@
 """One look for every chart: a colour, marker and line per arm, fixed fonts and sizes, and bytes that never change.
 
-Colours are Okabe and Ito's, which colour-blind readers can tell apart; markers and lines differ too, for grey
-print. Text stays text, so a chart can be searched and read aloud. No date, a fixed salt, and every setting pinned
-here: neither the clock nor a user's matplotlibrc can change a byte.
+The first four colours are Okabe and Ito's; the others, and those for dark pages, lie as far apart as contrast with the
+page allows, for readers with any kind of colour blindness. Markers and lines differ too, for grey print. Text stays
+text, so a chart can be searched and read aloud. No date, a fixed salt, and every setting pinned here: neither the clock
+nor a user's matplotlibrc can change a byte.
+
+A chart follows the reader's light or dark by itself (`prefers-color-scheme`; print is light). Every colour is a custom
+property of the class `battery-chart`, the root of the SVG: `--chart-paper`, `--chart-ink`, `--chart-quiet`,
+`--chart-grid`, `--chart-band`, and `--chart-arm-1` to `--chart-arm-8`. A page with a switch of its own sets them with
+more weight than one class has: `sheet("[data-theme=dark] .battery-chart", DARK)` writes that rule. All other rules of a
+chart hang on its id, `KEY-chart`, so that charts in one page do not touch each other.
 """
 
 from __future__ import annotations
 
 import html
 import io
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,14 +24,30 @@ import matplotlib
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-INK, QUIET, GRID, BAND = "#1b1f24", "#57606a", "#d8dee4", "#f3f5f7"
+from battery.render.slim import slim
+
+PAPER, INK, QUIET, GRID, BAND = "#ffffff", "#1b1f24", "#57606a", "#d8dee4", "#f3f5f7"
 WIDTH = 8.6
 """Inches; at 100 dots an inch about the width of a pull request."""
 SMALL, NORMAL, TITLE = 9.0, 10.5, 13.0
 
 _COLOURS = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8A6D00",
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#524806", "#9884f3", "#20242a", "#004f6a",
 )  # fmt: skip
+_DARK_COLOURS = (
+    "#98bffe", "#db9152", "#3cf4a7", "#b95f7d", "#d3d316", "#6f6de8", "#cef3fa", "#299fcd",
+)  # fmt: skip
+
+
+def _theme(parts: tuple[str, ...], arms: tuple[str, ...]) -> dict[str, str]:
+    """Every colour by its custom property."""
+    names = ("paper", "ink", "quiet", "grid", "band")
+    found = {f"--chart-{name}": colour for name, colour in zip(names, parts, strict=True)}
+    return found | {f"--chart-arm-{place}": colour for place, colour in enumerate(arms, start=1)}
+
+
+LIGHT = _theme((PAPER, INK, QUIET, GRID, BAND), _COLOURS)
+DARK = _theme(("#0d1117", "#e6edf3", "#9da7b3", "#30363d", "#161b22"), _DARK_COLOURS)
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h")
 _LINES: tuple[Any, ...] = (
     "-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1.2, 2)), (0, (3, 1.2)), (0, (9, 2)), (0, (2, 3)),
@@ -37,6 +59,7 @@ _PINNED: dict[Any, Any] = {
     "svg.hashsalt": "battery",
     "font.family": ["DejaVu Sans"],
     "font.size": NORMAL,
+    "path.simplify": False,
     "text.color": INK,
     "axes.edgecolor": QUIET,
     "axes.labelcolor": INK,
@@ -61,9 +84,9 @@ _PINNED: dict[Any, Any] = {
     "legend.frameon": False,
     "legend.fontsize": NORMAL,
     "figure.dpi": 100,
-    "figure.facecolor": "white",
-    "axes.facecolor": "white",
-    "savefig.facecolor": "white",
+    "figure.facecolor": PAPER,
+    "axes.facecolor": "none",
+    "savefig.facecolor": PAPER,
 }
 
 
@@ -87,6 +110,17 @@ def pinned() -> Iterator[None]:
         yield
 
 
+def sheet(selector: str, theme: Mapping[str, str]) -> str:
+    """A rule that gives the charts under `selector` the colours of a theme, LIGHT or DARK."""
+    return f"{selector}{{{';'.join(f'{name}:{colour}' for name, colour in theme.items())}}}"
+
+
+_SHEET = (
+    f"{sheet('.battery-chart', LIGHT)}\n"
+    f"@media screen and (prefers-color-scheme:dark){{{sheet('.battery-chart', DARK)}}}"
+)
+
+
 def svg(figure: Figure, key: str, title: str, alt: str) -> bytes:
     """The figure as SVG with its alternative text; the same bytes every time. Call inside `pinned`.
 
@@ -96,10 +130,11 @@ def svg(figure: Figure, key: str, title: str, alt: str) -> bytes:
     FigureCanvasSVG(figure).print_figure(
         buffer, format="svg", metadata={"Date": None, "Creator": "battery"}
     )
-    text = buffer.getvalue().decode("utf-8").replace("'DejaVu Sans'", _FONTS)
+    drawing = buffer.getvalue().decode("utf-8")
     told = (
-        f' role="img" aria-labelledby="{key}-title {key}-alt">\n'
-        f' <title id="{key}-title">{html.escape(title)}</title>\n'
-        f' <desc id="{key}-alt">{html.escape(alt)}</desc>'
+        f'<title id="{key}-title">{html.escape(title)}</title>\n'
+        f'<desc id="{key}-alt">{html.escape(alt)}</desc>'
     )
-    return re.sub(r"(<svg\b[^>]*?)>", lambda found: found.group(1) + told, text, count=1).encode()
+    root = f'class="battery-chart" role="img" aria-labelledby="{key}-title {key}-alt" font-family="{_FONTS}"'
+    names = {colour: name for name, colour in LIGHT.items()}
+    return slim(drawing, key, told, root, _SHEET, names).encode()

@@ -1,4 +1,4 @@
-"""The chart of a speculative rate by kind of text: tokens per step against steps per second, a panel per workload.
+"""The chart of a speculative rate: tokens per step against steps per second, a panel per kind of text.
 
 Both axes are logarithmic, so that arms of one decode rate lie on one straight line, and a gain in the one that is paid
 for in full by the other moves along it.
@@ -12,19 +12,18 @@ from collections.abc import Sequence
 import msgspec
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from battery.analyse.findings import Findings
 from battery.analyse.mechanism import COST, GAIN
 from battery.analyse.speed import Level
 from battery.analyse.workloads import ByWorkload
-from battery.render import layout, style, words
+from battery.render import ladder, layout, scales, style, words
 from battery.render.chart import Chart, of
 from battery.render.style import Look
 
-_NICE = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
-_ROOM = 1.12
-"""By how much the axes reach beyond what is drawn."""
+_ONE = 0.0005
+"""What tokens per step may differ from one by, where nothing is drafted."""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,22 +83,36 @@ def marks(findings: Findings, kind: ByWorkload) -> list[Mark]:
 
 
 def charts(findings: Findings) -> dict[str, Chart]:
-    """The chart by its key, where there are several kinds of text and a server that counts steps; else none."""
-    known = any(marks(findings, kind) for kind in findings.by_workload)
-    return {workloads.__name__: of(workloads, _told)} if known else {}
+    """The chart by its key, where a server counts steps: by kind of text, or for one kind where any arm speculates."""
+    every = [one for kind in _kinds(findings) for one in marks(findings, kind)]
+    if findings.by_workload:
+        return {workloads.__name__: of(workloads, _told)} if every else {}
+    speculates = any(abs(one.gain.value - 1) > _ONE for one in every)
+    return {speculation.__name__: of(speculation, _told)} if speculates else {}
+
+
+def _kinds(findings: Findings) -> tuple[ByWorkload, ...]:
+    """Every kind of text; the whole campaign where there is one only."""
+    whole = ByWorkload(workload=findings.plan.mix[0], levels=findings.levels, comparisons=())
+    return findings.by_workload or (whole,)
 
 
 def _told(findings: Findings) -> str:
     """Alternative text: every mark in words."""
     parts = []
-    for kind in findings.by_workload:
+    for kind in _kinds(findings):
+        known = {one.arm: one for one in marks(findings, kind)}
         points = [
-            f"arm {one.arm} {one.gain.value:.3g} tokens per step at {one.steps.value:.3g} steps per second"
-            for one in marks(findings, kind)
+            f"arm {name} {one.gain.value:.3g} tokens per step at {one.steps.value:.3g} steps per second"
+            if (one := known.get(name))
+            else f"arm {name} without counts"
+            for name in (arm.arm.name for arm in findings.arms)
         ]
-        parts.append(f"On {kind.workload}: {'; '.join(points) or 'no arm counts steps'}.")
+        told = "; ".join(points) if known else "no arm counts steps"
+        parts.append(f"On {kind.workload}: {told}.")
+    by = ", by kind of text" if findings.by_workload else ""
     at = f"at {findings.plan.anchor:,} tokens of context"
-    return f"Tokens per step against steps per second {at}, by kind of text. {' '.join(parts)}"
+    return f"Tokens per step against steps per second {at}{by}. {' '.join(parts)}"
 
 
 def workloads(findings: Findings) -> Figure:
@@ -108,63 +121,98 @@ def workloads(findings: Findings) -> Figure:
     Both axes are logarithmic and the grey lines join equal decode rates, in tok/s, the dashed one that of the control:
     an arm beyond it decodes more tokens a second, whatever its steps cost. Both counts are the servers' own.
     """
-    kinds = findings.by_workload
+    return _drawn(findings, "by workload")
+
+
+def speculation(findings: Findings) -> Figure:
+    """Tokens per step against steps per second; up and to the right more tokens come a second.
+
+    Both axes are logarithmic and the grey lines join equal decode rates, in tok/s, the dashed one that of the control:
+    an arm beyond it decodes more tokens a second, whatever its steps cost. Both counts are the servers' own.
+    """
+    return _drawn(findings, "")
+
+
+def _drawn(findings: Findings, what: str) -> Figure:
+    """A panel per kind of text, all of one scale, in rows of four at most."""
+    kinds = _kinds(findings)
     every = [one for kind in kinds for one in marks(findings, kind)]
     spans = (
-        _span([end for one in every for end in one.gain.ends]),
-        _span([end for one in every for end in one.steps.ends]),
+        scales.span([end for one in every for end in one.gain.ends]),
+        scales.span([end for one in every for end in one.steps.ends]),
     )
-    top, plot, low = 1.3, 3.0, 0.85 + layout.LEGEND_ROW * layout.legend_rows(findings)
-    figure = Figure(figsize=(style.WIDTH, top + plot + low))
-    title = f"Tokens per step × steps per second at {findings.plan.anchor:,} tokens, by workload"
-    level = words.confidence(findings)
-    point = f"point: geometric mean over windows; bars: {level} t intervals; pale: single windows"
-    how = f"{point}; grey: tok/s, dashed: the control's"
-    layout.heading(figure, layout.titled(title, findings), how)
+    columns = len(kinds) if len(kinds) <= 4 else 3
+    rows = -(-len(kinds) // columns)
+    top, plot, between = 1.3, 3.0 if rows == 1 else 2.2, 0.45
+    low = 0.85 + layout.LEGEND_ROW * layout.legend_rows(findings)
+    height = top + rows * plot + (rows - 1) * between + low
+    figure = Figure(figsize=(style.WIDTH, height))
+    title = f"Tokens per step × steps per second at {findings.plan.anchor:,} tokens"
+    single = ladder.dotted(findings, (GAIN,))
+    how = _how(findings, single, len(every) < len(kinds) * len(findings.arms))
+    layout.heading(figure, layout.titled(f"{title}, {what}" if what else title, findings), how)
     left, gap = 0.8, 0.22
-    width = (style.WIDTH - left - 0.3 - gap * (len(kinds) - 1)) / len(kinds)
+    width = (style.WIDTH - left - 0.3 - gap * (columns - 1)) / columns
     for place, kind in enumerate(kinds):
-        axes = layout.axes(figure, left + place * (width + gap), low, width, plot)
-        _panel(axes, marks(findings, kind), *spans)
-        axes.set_title(kind.workload, fontsize=style.NORMAL, color=style.INK, pad=8)
-        if place:
-            axes.tick_params(axis="y", labelleft=False)
-        else:
+        row, column = divmod(place, columns)
+        at = height - top - row * (plot + between) - plot
+        axes = layout.axes(figure, left + column * (width + gap), at, width, plot)
+        own = marks(findings, kind)
+        _panel(axes, own, *spans, single)
+        there = {one.place for one in own}
+        _absent(axes, [place for place in range(len(findings.arms)) if place not in there])
+        if findings.by_workload:
+            axes.set_title(kind.workload, fontsize=style.NORMAL, color=style.INK, pad=8)
+        axes.tick_params(labelleft=not column, labelbottom=place + columns >= len(kinds))
+        if not column:
             axes.set_ylabel("steps per second", labelpad=4)
-        if place == len(kinds) // 2:
-            axes.set_xlabel("tokens per step", labelpad=4)
+    # one title for all, in the middle of the figure's foot
+    middle = left + (style.WIDTH - left - 0.3) / 2
+    layout.text(
+        figure, middle, low - 0.45, "tokens per step", ha="center", fontsize=style.NORMAL, color=style.INK
+    )  # fmt: skip
     layout.legend(figure, findings)
     return figure
 
 
-def _span(values: Sequence[float]) -> tuple[float, float]:
-    """The ends of an axis: all values with room around them, and never less than half an octave."""
-    low, high = min(values) / _ROOM, max(values) * _ROOM
-    short = max(0.0, math.log(math.sqrt(2)) - math.log(high / low)) / 2
-    return low * math.exp(-short), high * math.exp(short)
+def _how(findings: Findings, single: bool, absent: bool) -> str:
+    """What the marks are."""
+    parts = ["point: geometric mean", f"bars: {words.confidence(findings)} t intervals"]
+    parts += ["pale: single windows"] if single else []
+    parts += ["grey: tok/s, dashed: the control's"]
+    return "; ".join([*parts, "✕: no counts"] if absent else parts)
+
+
+def _absent(axes: Axes, places: Sequence[int]) -> None:
+    """A cross at the edge for every arm without counts."""
+    for number, place in enumerate(places):
+        axes.plot(
+            [0.03 + 0.05 * number], [0.0], linestyle="none", marker="x", markersize=8, markeredgewidth=2,
+            color=Look(place).colour, transform=axes.transAxes, clip_on=False, zorder=5,
+        )  # fmt: skip
 
 
 def _panel(
-    axes: Axes, shown: Sequence[Mark], across: tuple[float, float], up: tuple[float, float]
-) -> None:
-    """One kind of text: lines of equal rate below, then windows, intervals and means."""
+    axes: Axes, shown: Sequence[Mark], across: tuple[float, float], up: tuple[float, float],
+    single: bool,
+) -> None:  # fmt: skip
+    """One kind of text: lines of equal rate below, then `single` windows or none, intervals and means."""
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(*across)
     axes.set_ylim(*up)
     axes.grid(False)
     for axis, (low, high) in ((axes.xaxis, across), (axes.yaxis, up)):
-        axis.set_major_locator(FixedLocator(_ticks(low, high)))
+        axis.set_major_locator(FixedLocator(scales.ticks(low, high)))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.tick_params(length=3, pad=4)
     _rates(axes, across, up, next((one for one in shown if one.place == 0), None))
     for one in reversed(shown):  # the control last, on top of what equals it
         look = Look(one.place)
-        shared = [number for number in one.gain.windows if number in one.steps.windows]
-        axes.plot(
-            [one.gain.windows[n] for n in shared], [one.steps.windows[n] for n in shared],
-            linestyle="none", marker=look.marker, markersize=3.5, color=look.colour, alpha=0.3, zorder=3,
+        shared = [n for n in one.gain.windows if single and n in one.steps.windows]
+        ladder.dots(
+            axes, [one.gain.windows[n] for n in shared], [one.steps.windows[n] for n in shared], look.colour
         )  # fmt: skip
         for ends, fixed, along in (
             ((one.gain.low, one.gain.high), one.steps.value, True),
@@ -187,18 +235,11 @@ def _panel(
         )  # fmt: skip
 
 
-def _ticks(low: float, high: float) -> list[float]:
-    """Round values of an axis: evenly spread on a logarithm, or where few of these are inside on a plain scale."""
-    found = rates(low, high, 5)
-    plain = MaxNLocator(4).tick_values(low, high)
-    return found if len(found) >= 3 else [float(tick) for tick in plain if low <= tick <= high]
-
-
 def _rates(
     axes: Axes, across: tuple[float, float], up: tuple[float, float], control: Mark | None
 ) -> None:
     """Lines of equal decode rate, each with its figure where it leaves the panel, and dashed that of the control."""
-    for rate in rates(across[0] * up[0], across[1] * up[1]):
+    for rate in scales.between(across[0] * up[0], across[1] * up[1]):
         x, y = _through(rate, across, up)
         axes.plot(x, y, color=style.GRID, linewidth=1.0, zorder=1)
         beside = math.log(across[1] / x[1]) / math.log(across[1] / across[0])
@@ -221,12 +262,3 @@ def _through(
     """Where the line of a decode rate enters and leaves a panel: both abscissae, both ordinates."""
     x = (max(across[0], rate / up[1]), min(across[1], rate / up[0]))
     return x, (rate / x[0], rate / x[1])
-
-
-def rates(low: float, high: float, most: int = 7) -> list[float]:
-    """Round values between two, evenly spread on a logarithmic axis, `most` at most."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    nice = [n * 10.0**power for power in powers for n in _NICE]
-    inside = [rate for rate in nice if low < rate < high]
-    every = -(-len(inside) // most) or 1
-    return inside[::every]

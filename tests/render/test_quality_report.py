@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 from graded import SIZES, graded, keep, line, scores
-from synthetic import World, build
-from test_charts import clear
+from room import clear
+from synthetic import World, build, fails
 
 from battery.analyse.findings import Findings, analyse
 from battery.ledger import strict
@@ -316,6 +316,21 @@ def test_a_campaign_without_quality_has_no_chart_of_it(tmp_path: Path) -> None:
     found = analyse(build(tmp_path, World(ladder=(128,), blocks=1, seeds=1)))
     drawn = {path.stem for path in render_charts(found, tmp_path / "charts")}
     assert not drawn & KEYS and "decode" in drawn
+
+
+def test_an_arm_without_a_speed_is_crossed_at_its_pass_rate(tmp_path: Path) -> None:
+    change = fails("oom", lambda receipt: receipt.cell.arm == "C")
+    folder = build(tmp_path, World(**{**FAST, "change": change}))
+    seeds(folder)
+    found = analyse(folder)
+    chart = charts(found)["decode_quality"]
+    clear(found, chart)
+    with style.pinned():
+        axes = chart.draw(found).axes[0]
+    (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
+    assert (list(cross.get_xdata()), cross.get_ydata()[0]) == ([0.0], pytest.approx(158 / 164, abs=1e-6))
+    assert axes.get_ylim()[0] < cross.get_ydata()[0] < axes.get_ylim()[1]
+    assert "humaneval, arm C: no speed, 96.3 %" in chart.alt(found)
 
 
 def test_solid_outlined_and_beside(worlds: dict[str, Findings]) -> None:

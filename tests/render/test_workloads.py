@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from room import clear
 from synthetic import TOKENS, World, build
-from test_charts import shown
 
 from battery.analyse.findings import Findings, analyse
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import pretty
-from battery.render import style, tradeoff, workloads
+from battery.render import scales, style, tradeoff, workloads
 from battery.render.charts import CHARTS, charts_of, draw, render_charts
 from battery.render.lint.check import lint
 from battery.render.report import markdown, write_report
@@ -143,7 +143,7 @@ def test_an_unfinished_campaign_claims_nothing(tmp_path: Path) -> None:
 def test_arms_that_draft_nothing_have_no_sentence(tmp_path: Path) -> None:
     found = analyse(build(tmp_path, world(lambda receipt: receipt, arms=("A", "C"))))
     assert workloads.sentence(found) == "" and found.by_workload
-    assert list(charts_of(found)) == list(CHARTS), "no server counted a step"
+    assert list(charts_of(found)) == [*CHARTS, "itl"], "no server counted a step"
     assert lint(markdown(found), found) == []
 
 
@@ -186,19 +186,14 @@ def test_the_chart_has_every_arm_on_every_kind_where_it_was_measured(found: Find
         assert drawn[::-1] == [(one.gain.value, one.steps.value) for one in known]
 
 
-def test_the_chart_is_drawn_for_several_kinds_only_and_its_text_does_not_overlap(
+def test_the_chart_is_by_kind_of_text_or_of_the_whole_campaign(
     found: Findings, tmp_path: Path
 ) -> None:
-    assert set(draw(found)) == {*CHARTS, "workloads"}
+    assert set(draw(found)) == {*CHARTS, "itl", "workloads"}
     one = analyse(build(tmp_path, World(speculates=("A", "C"))))
-    assert set(draw(one)) == set(CHARTS)
-    with style.pinned():
-        figure = tradeoff.workloads(found)
-        boxes = shown(figure)
-    for place, (text, box) in enumerate(boxes):
-        assert figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1, text
-        for other, there in boxes[place + 1 :]:
-            assert not box.overlaps(there), (text, other)
+    assert set(draw(one)) == {*CHARTS, "itl", "speculation"}
+    assert "/speculation.svg)" in markdown(one) and "/workloads.svg)" not in markdown(one)
+    clear(found, charts_of(found)["workloads"])
     alt = charts_of(found)["workloads"].alt(found)
     (mark, *_) = tradeoff.marks(found, found.by_workload[0])
     assert f"On prose: arm A 1 tokens per step at {mark.steps.value:.3g} steps per second" in alt
@@ -206,7 +201,7 @@ def test_the_chart_is_drawn_for_several_kinds_only_and_its_text_does_not_overlap
 
 @pytest.mark.parametrize(("low", "high"), [(8.0, 60.0), (18.0, 21.0), (0.4, 900.0)])
 def test_lines_of_equal_rate_are_round_inside_and_few(low: float, high: float) -> None:
-    lines = tradeoff.rates(low, high)
+    lines = scales.between(low, high)
     assert 1 <= len(lines) <= 7 and all(low < rate < high for rate in lines)
     assert lines == sorted(set(lines))
 
