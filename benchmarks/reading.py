@@ -60,7 +60,13 @@ def worker(way: str, folder: Path, out: Path) -> dict[str, Any]:
     spent = time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     peak_mb = peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
-    return {**told, "import_s": ready - began, "s": done - ready, "cpu_s": spent, "peak_mb": peak_mb}
+    return {
+        **told,
+        "import_s": ready - began,
+        "s": done - ready,
+        "cpu_s": spent,
+        "peak_mb": peak_mb,
+    }
 
 
 def naive(folder: Path, pd: Any) -> float:

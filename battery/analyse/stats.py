@@ -126,7 +126,8 @@ def _flips(blocks: int) -> np.ndarray:
         n_resamples=2**_ENUMERATED if blocks <= _ENUMERATED else 9999, rng=np.random.default_rng(1),
     )  # fmt: skip
     # in the order of memory in which scipy holds them: sums then come out the same to the last bit
-    return kept[-1].astype(np.int8, order="K")
+    signs: np.ndarray = kept[-1].astype(np.int8, order="K")
+    return signs
 
 
 def equivalence(differences: Sequence[float], margin: float) -> float | None:
