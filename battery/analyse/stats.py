@@ -119,15 +119,15 @@ def _flips(blocks: int) -> np.ndarray:
 
     def seen(values: np.ndarray, axis: int) -> np.ndarray:
         kept.append(values)
-        return values.mean(axis=axis)
+        means: np.ndarray = values.mean(axis=axis)
+        return means
 
     scipy_stats.permutation_test(
         (np.ones(blocks),), seen, permutation_type="samples", vectorized=True,
         n_resamples=2**_ENUMERATED if blocks <= _ENUMERATED else 9999, rng=np.random.default_rng(1),
     )  # fmt: skip
     # in the order of memory in which scipy holds them: sums then come out the same to the last bit
-    signs: np.ndarray = kept[-1].astype(np.int8, order="K")
-    return signs
+    return kept[-1].astype(np.int8, order="K")
 
 
 def equivalence(differences: Sequence[float], margin: float) -> float | None:
