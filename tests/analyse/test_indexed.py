@@ -13,7 +13,6 @@ from battery.ledger.store import Campaign, pretty
 
 pytest.importorskip("pyarrow")
 
-ROOT = Path(__file__).parents[2]
 WORLD = World(ladder=(128,), blocks=2, seeds=1, change=fails("oom", lambda r: r.sequence == 7))
 
 
@@ -60,21 +59,6 @@ def test_other_code_computes_anew_from_the_index(
     assert indexed.analyse(folder) == first
     monkeypatch.setattr(indexed, "analysed", never)
     assert indexed.analyse(folder) == first
-
-
-@pytest.mark.parametrize("name", ["adaptive", "fixed-ac"])
-def test_committed_campaigns_come_out_the_same(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index, "FEWEST", 1)
-    monkeypatch.setattr(index, "SETTLED_NS", 0)
-    folder = tmp_path / name
-    shutil.copytree(ROOT / "receipts" / name, folder)
-    first, committed = indexed.analyse(folder), ROOT / "reports" / f"{name}.json"
-    monkeypatch.setattr(indexed, "load", never)
-    assert pretty(first) == pretty(indexed.analyse(folder)) == committed.read_bytes()
-    (folder / indexed.FILE).unlink()
-    assert pretty(indexed.analyse(folder)) == committed.read_bytes()
 
 
 def change_receipt(folder: Path) -> None:
