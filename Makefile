@@ -15,8 +15,9 @@ READY := $(VENV)/.ready
 FLEET := .venv-fleet
 .DEFAULT_GOAL := help
 
-.PHONY: help setup battery run quality plan status charts report lint verify bars arms doctor probe import combine test test-fleet check bench-client \
-  bench-stats bench-engine bench-acceptance bench-scoring bench-reading bisect census soak soak-switchboard lock clean
+.PHONY: help setup battery run quality plan status charts report lint verify bars arms doctor probe import combine diff \
+  pack pr init test test-fleet check bench-client bench-stats bench-engine bench-acceptance bench-scoring bench-reading \
+  bisect census soak soak-switchboard lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -70,6 +71,18 @@ import: $(READY) ## values that others published, by our rules   (FILE=published
 
 combine: $(READY) ## campaigns of the same arms as one ratio   (CAMPAIGN="monday tuesday")
 	@$(BIN)/battery combine $(CAMPAIGN)
+
+diff: $(READY) ## two campaigns of the same arms side by side   (CAMPAIGN="monday tuesday")
+	@$(BIN)/battery diff $(CAMPAIGN)
+
+pack: $(READY) ## CAMPAIGN as one archive for a pull request; battery verify FILE.zip checks it anywhere
+	@$(BIN)/battery pack $(CAMPAIGN)
+
+pr: $(READY) ## CAMPAIGN as the body of a pull request   (OUT=body.md, BASE=address of the branch's files)
+	@$(BIN)/battery pr $(CAMPAIGN) $(if $(OUT),--output $(OUT)) $(if $(BASE),--base $(BASE))
+
+init: $(READY) ## arms, a plan and a .gitignore to start from   (FOLDER=my-evidence)
+	@$(BIN)/battery init $(FOLDER)
 
 test: $(READY) ## every test; fetches the small model once
 	@$(BIN)/switchboard fetch smollm2-135m

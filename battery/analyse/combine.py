@@ -89,8 +89,8 @@ def combine(named: Mapping[str, Findings]) -> Combination:
     left: list[tuple[str, str]] = []
     usable: dict[str, Findings] = {}
     for name, one in named.items():
-        why = _unfit(one, first) or next(
-            (twin for other, two in usable.items() if (twin := _repeats(one, other, two))), ""
+        why = unfit(one, first) or next(
+            (twin for other, two in usable.items() if (twin := repeats(one, other, two))), ""
         )
         if why:
             left.append((name, why))
@@ -128,7 +128,7 @@ def _replays(usable: Sequence[Findings]) -> tuple[str, ...]:
     )
 
 
-def _unfit(one: Findings, first: Findings) -> str:
+def unfit(one: Findings, first: Findings) -> str:
     """Why a campaign adds nothing at all."""
     if one.control != first.control:
         return f"its control is {one.control}, not {first.control}"
@@ -146,7 +146,7 @@ def _unfit(one: Findings, first: Findings) -> str:
     return ""
 
 
-def _repeats(one: Findings, other: str, two: Findings) -> str:
+def repeats(one: Findings, other: str, two: Findings) -> str:
     """Why a campaign is no new evidence beside another: the same prompts again; a copy is the plainest kind."""
     mine, theirs = (
         {seed for block in each.seeds.values() for seed in block} for each in (one, two)

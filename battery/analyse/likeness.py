@@ -115,6 +115,31 @@ def differences(usable: Mapping[str, Findings]) -> list[str]:
     return found
 
 
+def questions(one: Findings, other: Findings) -> list[str]:
+    """Why two campaigns do not ask one question, so that one ratio out of both would answer none; empty where they do.
+
+    Other machines, sessions, builds and seeds are what a combination is there for; other arms, weights, samplers and
+    kinds of text are not.
+    """
+    found = []
+    for arm in one.arms:
+        twin = next((two for two in other.arms if two.arm.name == arm.arm.name), None)
+        if twin is None:
+            continue
+        if paths := [path for path, _, _ in difference(arm.arm, twin.arm)]:
+            more = f" and {len(paths) - _PATHS} more" if len(paths) > _PATHS else ""
+            found.append(f"arm {arm.arm.name} is another one: {', '.join(paths[:_PATHS])}{more}")
+        if _model(arm.model) != _model(twin.model):
+            found.append(f"arm {arm.arm.name} ran on another model")
+    if one.plan.mix != other.plan.mix:
+        found.append(f"workload {', '.join(one.plan.mix)}, not {', '.join(other.plan.mix)}")
+    here, there = (msgspec.to_builtins(two.plan.sampler) for two in (one, other))
+    unlike = [f"{key} {here[key]}, not {there[key]}" for key in here if here[key] != there[key]]
+    if unlike:
+        found.append(f"another sampler: {', '.join(unlike)}")
+    return found
+
+
 def _model(told: Mapping[str, Any]) -> object:
     """What tells one model from another."""
     return told.get("digest") or told.get("name")

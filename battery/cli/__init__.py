@@ -17,11 +17,25 @@ from typing import Annotated, Any
 import typer
 
 from battery import __version__, interruption
-from battery.cli import asking, checking, measuring, reading, scoring
+from battery.cli import (
+    asking,
+    checking,
+    differing,
+    measuring,
+    packing,
+    pasting,
+    reading,
+    scoring,
+    starting,
+    verifying,
+)
 from battery.cli.options import app
 from battery.ledger.errors import BatteryError, DiskError
 
-__all__ = ["app", "asking", "checking", "main", "measuring", "reading", "scoring"]
+__all__ = [
+    "app", "asking", "checking", "differing", "main", "measuring", "packing", "pasting", "reading", "scoring",
+    "starting", "verifying",
+]  # fmt: skip
 
 INTERRUPTED = 130
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EPERM, errno.EIO}

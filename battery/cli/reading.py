@@ -125,23 +125,6 @@ def lint(
     refuse(len(every))
 
 
-@app.command(epilog="Example: battery verify reference-cpu")
-def verify(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
-    """Re-derive every committed figure from the receipts; exit 0 only if everything holds."""
-    from battery.render import verify as verification
-
-    broken = 0
-    for folder in chosen(campaigns, root):
-        problems = verification.verify(root, folder.name)
-        broken += len(problems)
-        for problem in problems:
-            typer.echo(f"{folder.name}: {problem}", err=True)
-        if not problems:
-            out().print(f"{folder.name}: holds (seal, findings, report, charts)", markup=False)
-    if broken:
-        raise VerifyFailed(f"{broken} things do not hold; each is named above")
-
-
 @app.command(
     epilog="Examples: battery beside quick-A-C-replay · battery beside quick-A-C-replay --json"
 )
@@ -152,11 +135,10 @@ def beside(
 ) -> None:
     """Set a replay's intervals beside those of the campaign whose texts it follows, over equally many blocks."""
     from battery.analyse import beside as comparing
-    from battery.analyse import findings as analysis
     from battery.render import replaying
 
     folder = chosen([campaign], root)[0]
-    replayed = analysis.analyse(folder)
+    replayed = analysed(folder)
     source = replayed.plan.replayed
     if source is None:
         raise InputError(
@@ -164,7 +146,7 @@ def beside(
         )
     beside_it = folder.parent / source.campaign
     free = beside_it if (beside_it / HEADER).is_file() else chosen([source.campaign], root)[0]
-    found = comparing.beside(replayed, analysis.analyse(free))
+    found = comparing.beside(replayed, analysed(free))
     if as_json:
         sys.stdout.write(json.dumps(msgspec.to_builtins(found)) + "\n")
         return
@@ -237,7 +219,6 @@ def combine(
 ) -> None:
     """Combine campaigns of the same arms, from several machines or sessions, into one ratio by random effects."""
     from battery.analyse import combine as combining
-    from battery.analyse import findings as analysis
     from battery.render import combining as telling
 
     folders = chosen(campaigns, root)
@@ -249,7 +230,7 @@ def combine(
         for name, folder in zip(names, folders, strict=True)
     ]
     found = combining.combine(
-        {name: analysis.analyse(folder) for name, folder in zip(shown, folders, strict=True)}
+        {name: analysed(folder) for name, folder in zip(shown, folders, strict=True)}
     )
     if not found.comparisons:
         why = "; ".join(f"{name} is left out: {why}" for name, why in found.left_out)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -68,6 +68,28 @@ def text(words: str) -> str:
     words = _SECRET_FLAG.sub(rf"\1\2{HIDDEN}", words)
     words = _SECRET_FIELD.sub(rf"\1{HIDDEN}", words)
     return _SECRET_WORD.sub(HIDDEN, words)
+
+
+_OWN = ("~", ".", "<checkout>", "<venv>")
+
+
+def private(words: str) -> Iterator[str]:
+    """What of `words` is private, a kind for each: what looks like a secret, a home folder, a folder of this machine.
+
+    A folder of this machine counts where its path has two parts or more: `/usr` and `/tmp` say nothing of anybody.
+    """
+    for pattern, kind in (
+        (_SECRET_FLAG, "the value of a secret flag"),
+        (_SECRET_FIELD, "the value of a secret field"),
+        (_SECRET_WORD, "a key or token"),
+        (_HOME, "a home folder"),
+    ):
+        if pattern.search(words):
+            yield kind
+    for folder, name in _folders():
+        if name in _OWN and len(Path(folder).parts) > 2 and folder in words:
+            yield "a folder of this machine"
+            return
 
 
 def _folders() -> list[tuple[str, str]]:

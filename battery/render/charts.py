@@ -182,16 +182,26 @@ def summary(findings: Findings) -> Figure:
 
 
 def _told_ratios(findings: Findings) -> str:
-    """Alternative text of the ratios, contexts within metrics within arms."""
+    """Alternative text of the ratios, contexts within metrics within arms; what they all come to is said once."""
     parts = []
     for candidate in findings.candidates:
         for metric in MAIN:
-            found = [
-                f"{words.interval(one.estimate)} {words.verdict(one)} at {rung:,}"
+            rungs = (
+                (rung, findings.comparison(candidate, metric, rung))
                 for rung in findings.plan.ladder
-                if (one := findings.comparison(candidate, metric, rung)) is not None
+            )
+            found = [
+                (words.interval(one.estimate), words.verdict(one), f"{rung:,}")
+                for rung, one in rungs
+                if one is not None
             ]
-            parts.append(f"{candidate}, {findings.measure(metric).title}: {'; '.join(found)}.")
+            said = {word for _, word, _ in found}
+            told = "; ".join(
+                f"{change} at {rung}" if len(said) == 1 else f"{change} {word} at {rung}"
+                for change, word, rung in found
+            )
+            every = f", {said.pop()} throughout" if len(said) == 1 else ""
+            parts.append(f"{candidate}, {findings.measure(metric).title}{every}: {told}.")
     told = " ".join(parts) or "There is one arm only."
     return f"Ratios to {findings.control} with their {words.confidence(findings)} intervals. {told}"
 

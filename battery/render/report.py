@@ -32,6 +32,8 @@ from battery.render.chart import embedded
 from battery.render.charts import CHARTS
 
 FORMULAS = ("decode", "prefill", "ttft", "peak_memory")
+OTHER_METHODS = "The same blocks by other methods."
+"""What the estimates begin with that no verdict uses."""
 
 
 def write_report(findings: Findings, reports_dir: Path) -> list[Path]:
@@ -44,12 +46,16 @@ def write_report(findings: Findings, reports_dir: Path) -> list[Path]:
 
 def markdown(findings: Findings) -> str:
     """The whole page."""
-    sections: tuple[Callable[[Findings], str], ...] = (
+    return "\n\n".join(sections(findings)) + "\n"
+
+
+def sections(findings: Findings) -> list[str]:
+    """The page in its parts: the head, then each section with its heading, those that say nothing left out."""
+    every: tuple[Callable[[Findings], str], ...] = (
         _head, _results, _long, _interleaved, speculation.section, workloads.section, _method, _switches, _quality,
         _validity, _again,
     )  # fmt: skip
-    parts = [part.strip() for section in sections if (part := section(findings))]
-    return "\n\n".join(parts) + "\n"
+    return [part.strip() for section in every if (part := section(findings))]
 
 
 def _chart(findings: Findings, key: str) -> str:
@@ -130,8 +136,8 @@ def _sensitivity(findings: Findings) -> list[str]:
     """The estimates by other methods, where there are any."""
     found = tables.sensitivities(findings)
     how = (
-        "The same blocks by other methods. No verdict uses them: they show whether the result hangs on the method. The"
-        " bootstrap is shown from twelve blocks on: below it claims far too much, and at twelve still too much."
+        f"{OTHER_METHODS} No verdict uses them: they show whether the result hangs on the method. The bootstrap is"
+        " shown from twelve blocks on: below it claims far too much, and at twelve still too much."
     )
     return [how, found] if found else []
 

@@ -7,43 +7,49 @@ compared byte by byte; what differs inside it is looked up for the message only.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from battery.analyse.findings import Findings, analysed
-from battery.ledger.errors import ReceiptError
-from battery.ledger.loading import Loaded, load
-from battery.ledger.store import (
-    SEAL,
-    Campaign,
-    Seal,
-    check_pool,
-    complete_blocks,
-    ended_by_rule,
-    pretty,
-)
-from battery.render import verify_quality
+from battery.ledger.errors import PlanError, ReceiptError
+from battery.ledger.loading import load
+from battery.ledger.plan import check
+from battery.ledger.store import HEADER, Campaign, ended_by_rule, pretty
+from battery.render import verify_quality, verify_receipts
+from battery.render.chart import Chart
 from battery.render.charts import MANIFEST, draw, manifest
 from battery.render.lint.check import lint
+from battery.render.problem import Problem, limited
 from battery.render.report import markdown
 
-MOST = 10
-"""Differences named per file; the rest is counted."""
+__all__ = ["PAGES", "Page", "Problem", "differing", "verify"]
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that does not hold."""
+Drawn = dict[str, tuple[Chart, bytes]]
 
-    place: str
-    what: str
-    remedy: str
 
-    def __str__(self) -> str:
-        return f"{self.place}: {self.what}; {self.remedy}"
+class Page(NamedTuple):
+    """A kind of page in reports/: its ending, how it is rendered, and whether every campaign has one."""
+
+    suffix: str
+    render: Callable[[Path, Findings, Drawn], str]
+    """From a campaign's receipts, its findings and its charts."""
+    needed: bool
+
+
+def _markdown(folder: Path, findings: Findings, drawn: Drawn) -> str:
+    """The Markdown page, for which findings are enough."""
+    return markdown(findings)
+
+
+PAGES: tuple[Page, ...] = (Page(".md", _markdown, True),)
+"""Every kind of page; each that is there is compared byte by byte with a new rendering."""
+_ODD = (ValueError, LookupError, ArithmeticError, TypeError, RecursionError)
+"""What receipts that nobody measured can make of an analysis; they come from anywhere, and do not hold then."""
 
 
 def verify(root: Path, campaign: str) -> list[Problem]:
@@ -58,99 +64,34 @@ def verify(root: Path, campaign: str) -> list[Problem]:
                 remedy="check the name, or restore the folder",
             )
         ]
+    place, restore = f"receipts/{campaign}", "restore it from version control"
+    found: list[Problem] = []
     try:
+        found += verify_receipts.fixed(store)
+        check(store.header().plan, f"{HEADER} plan")
         loaded = load(store)  # every byte, never from an index
         findings = analysed(store, store.header(), loaded)
-        found = [
-            *_seal(store, loaded.chain), *_receipts(store, loaded, ended_by_rule(store) or findings.asked),
-            *(Problem(place=place, what=what, remedy=how) for place, what, how in verify_quality.problems(store)),
-        ]  # fmt: skip
-    except ReceiptError as broken:
-        return [
-            Problem(
-                place=f"receipts/{campaign}",
-                what=str(broken),
-                remedy="restore it from version control",
-            )
+        found += verify_receipts.problems(store, loaded, ended_by_rule(store) or findings.asked)
+        found += [
+            Problem(place=where, what=what, remedy=remedy)
+            for where, what, remedy in verify_quality.problems(store)
         ]
-    page = root / "reports" / f"{campaign}.md"
-    return [
-        *found,
-        *_figures(findings, root / "reports" / f"{campaign}.json"),
-        *(_page(findings, page) or _linted(findings, page)),
-        *_charts(findings, root / "charts" / campaign),
-    ]
+        return [*found, *_derived(findings, root, store.folder)]
+    except (ReceiptError, PlanError) as broken:
+        told = str(broken).replace(f"{store.folder}/", "")
+    except _ODD as odd:
+        told = f"no report can be made of it ({type(odd).__name__}: {odd})"
+    return [*found, Problem(place=place, what=told, remedy=restore)]
 
 
-def _seal(store: Campaign, now: Seal) -> Iterator[Problem]:
-    """Files that are not what was sealed; `now` is the chain over them as they are."""
-    where = f"receipts/{store.folder.name}"
-    restore = "restore it from version control"
-    sealed = store.sealed()
-    if sealed is None:
-        yield Problem(
-            place=f"{where}/{SEAL}",
-            what="the campaign is not sealed",
-            remedy="finish it; the last block seals it",
-        )
-        return
-    for name, digest in sealed.files.items():
-        if name not in now.files:
-            yield Problem(
-                place=f"{where}/{name}", what="sealed, but the file is missing", remedy=restore
-            )
-        elif now.files[name] != digest:
-            what = f"its bytes changed since it was sealed (sha256 {now.files[name][:16]}…, not {digest[:16]}…)"
-            yield Problem(place=f"{where}/{name}", what=what, remedy=restore)
-    strays = {path.name for path in store.folder.iterdir() if path.suffix in (".json", ".jsonl")}
-    for name in sorted(strays - set(sealed.files) - {SEAL}):
-        yield Problem(
-            place=f"{where}/{name}",
-            what="this file is not in the seal",
-            remedy="take it away, or seal the campaign it belongs to",
-        )
-    if now.files == sealed.files and (store.folder / SEAL).read_bytes() != pretty(now):
-        ends = f"the chain ends in {now.seal[:16]}…, not in {sealed.seal[:16]}…"
-        what = ends if now.seal != sealed.seal else "it is not the seal that these files give"
-        yield Problem(place=f"{where}/{SEAL}", what=what, remedy=restore)
-
-
-def _receipts(store: Campaign, loaded: Loaded, blocks: int) -> Iterator[Problem]:
-    """Receipts that cannot be read or pooled, and those of the first `blocks` blocks that are not whole."""
-    where, header = f"receipts/{store.folder.name}", store.header()
-    receipts = loaded.receipts
-    for complaint in loaded.complaints.values():
-        yield Problem(place=where, what=complaint, remedy="restore it from version control")
-    if header.plan_digest != header.plan.digest:
-        yield Problem(
-            place=f"{where}/campaign.json",
-            what="the plan is not the one its digest names",
-            remedy="restore it from version control",
-        )
-    else:
-        try:
-            check_pool(receipts, header)
-        except ReceiptError as refused:
-            yield Problem(place=where, what=str(refused), remedy="keep campaigns apart")
-    whole = complete_blocks(receipts, header)
-    missing = [block for block in range(1, blocks + 1) if block not in whole]
-    if missing:
-        told = ", ".join(map(str, missing))
-        yield Problem(
-            place=where,
-            what=f"block(s) {told} of the plan are not complete",
-            remedy="run the campaign again: it goes on there",
-        )
-
-
-def _limited(problems: list[Problem], place: str) -> list[Problem]:
-    """The first few, and how many more there are."""
-    if len(problems) <= MOST:
-        return problems
-    more = Problem(
-        place=place, what=f"{len(problems) - MOST} more differences", remedy=problems[0].remedy
-    )
-    return [*problems[:MOST], more]
+def _derived(findings: Findings, root: Path, folder: Path) -> list[Problem]:
+    """What follows from the receipts and is not as it would be made now: figures, pages, charts."""
+    reports, name = root / "reports", folder.name
+    found = _figures(findings, reports / f"{name}.json")
+    drawn = draw(findings)
+    for kind in PAGES:
+        found += _page(findings, reports / f"{name}{kind.suffix}", kind, folder, drawn)
+    return [*found, *_charts(findings, root / "charts" / name, drawn)]
 
 
 def _figures(findings: Findings, path: Path) -> list[Problem]:
@@ -178,7 +119,7 @@ def _document(path: Path, wanted: bytes, place: str, remedy: str) -> list[Proble
         )
         for where, left, right in differing(committed, msgspec.json.decode(wanted))
     ]
-    return _limited(found, place) or [_other_bytes(place, data, wanted, remedy)]
+    return limited(found, place) or [_other_bytes(place, data, wanted, remedy)]
 
 
 def _other_bytes(place: str, data: bytes, wanted: bytes, remedy: str) -> Problem:
@@ -209,18 +150,17 @@ def _short(value: Any) -> str:
     return told if len(told) <= 60 else f"{told[:57]}…"
 
 
-def _page(findings: Findings, path: Path) -> list[Problem]:
-    """Lines of the committed Markdown that are not what the findings give."""
+def _page(findings: Findings, path: Path, kind: Page, folder: Path, drawn: Drawn) -> list[Problem]:
+    """Lines of a committed page that are not what the findings give; of Markdown also what no report may say."""
     place, remedy = f"reports/{path.name}", "render the report again; edit its text nowhere else"
     if not path.is_file():
-        return [
-            Problem(
-                place=place, what="there is no such file", remedy="render the report and commit it"
-            )
-        ]
-    data, wanted = path.read_bytes(), markdown(findings).encode()
+        missing = Problem(
+            place=place, what="there is no such file", remedy="render the report and commit it"
+        )
+        return [missing] if kind.needed else []
+    data, wanted = path.read_bytes(), kind.render(folder, findings, drawn).encode()
     if data == wanted:
-        return []
+        return _linted(findings, path) if kind.suffix == ".md" else []
     pairs = zip_longest(
         data.decode(errors="replace").split("\n"), wanted.decode().split("\n"), fillvalue=""
     )
@@ -229,7 +169,7 @@ def _page(findings: Findings, path: Path) -> list[Problem]:
         for number, (left, right) in enumerate(pairs, start=1)
         if left != right
     ]
-    return _limited(found, place) or [_other_bytes(place, data, wanted, remedy)]
+    return limited(found, place) or [_other_bytes(place, data, wanted, remedy)]
 
 
 def _linted(findings: Findings, path: Path) -> list[Problem]:
@@ -239,7 +179,7 @@ def _linted(findings: Findings, path: Path) -> list[Problem]:
         Problem(place=f"{place}:{one.line}", what=f"{one.rule}: {one.what}", remedy=one.remedy)
         for one in lint(path.read_text(encoding="utf-8"), findings)
     ]
-    return _limited(found, place)
+    return limited(found, place)
 
 
 def _lines(left: str, right: str) -> str:
@@ -252,17 +192,17 @@ def _lines(left: str, right: str) -> str:
     return f"says “…{left[begin : start + 40]}…”, the receipts give “…{right[begin : start + 40]}…”"
 
 
-def _charts(findings: Findings, folder: Path) -> Iterator[Problem]:
+def _charts(findings: Findings, folder: Path, made: Drawn) -> Iterator[Problem]:
     """Charts whose bytes, or whose manifest, are not what the findings give."""
     place, remedy = f"charts/{folder.name}", "render the charts again"
-    made = draw(findings)
     for key, (_, data) in made.items():
         path = folder / f"{key}.svg"
         if not path.is_file():
             yield Problem(place=f"{place}/{path.name}", what="the chart is missing", remedy=remedy)
         elif path.read_bytes() != data:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            what = f"its bytes are not what the receipts draw (sha256 {digest[:16]}…)"
+            drawn = hashlib.sha256(data).hexdigest()
+            what = f"its bytes are not what the receipts draw (sha256 {digest[:16]}…, not {drawn[:16]}…)"
             yield Problem(place=f"{place}/{path.name}", what=what, remedy=remedy)
     strays = {path.name for path in folder.glob("*.svg")} - {f"{key}.svg" for key in made}
     for name in sorted(strays):

@@ -328,7 +328,10 @@ def test_an_arm_without_a_speed_is_crossed_at_its_pass_rate(tmp_path: Path) -> N
     with style.pinned():
         axes = chart.draw(found).axes[0]
     (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
-    assert (list(cross.get_xdata()), cross.get_ydata()[0]) == ([0.0], pytest.approx(158 / 164, abs=1e-6))
+    assert (list(cross.get_xdata()), cross.get_ydata()[0]) == (
+        [0.0],
+        pytest.approx(158 / 164, abs=1e-6),
+    )
     assert axes.get_ylim()[0] < cross.get_ydata()[0] < axes.get_ylim()[1]
     assert "humaneval, arm C: no speed, 96.3 %" in chart.alt(found)
 
