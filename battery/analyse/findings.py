@@ -18,8 +18,8 @@ from battery.analyse import doubts as doubting
 from battery.analyse import drift as drifting
 from battery.analyse import facts, gating, speed, stopping
 from battery.analyse import quality as grading
+from battery.analyse.admitted import admitted
 from battery.analyse.bars import BarResult
-from battery.analyse.belonging import belonging
 from battery.analyse.blocks import left_beside, with_journal
 from battery.analyse.conditions import Beside, Case, Doubt
 from battery.analyse.drift import Drift
@@ -191,13 +191,13 @@ def analyse(folder: Path) -> Findings:
 
 def analysed(campaign: Campaign, header: Header, loaded: Loaded) -> Findings:
     """The same, of receipts that have been read already."""
-    belongs = belonging(loaded.receipts, header)
+    seen = admitted(loaded, header)
     sealed = campaign.sealed()
     return found(
-        belongs.receipts,
+        seen.receipts,
         header,
-        [*loaded.complaints.values(), *belongs.strangers],
-        belongs.pool,
+        seen.complaints,
+        seen.pool,
         sealed.seal if sealed else None,
         sealed is not None and loaded.chain.seal == sealed.seal,
         campaign.journal(),

@@ -28,12 +28,16 @@ def publish(
     from battery.render import charts as drawing
     from battery.render import replaying, tables
     from battery.render import report as reporting
+    from battery.render.html.page import write_page
 
     found = analysed(folder)
     interruption.check()
-    drawing.render_charts(found, root / "charts" / folder.name)
+    drawn = drawing.draw(found)
+    drawing.render_charts(found, root / "charts" / folder.name, drawn)
     interruption.check()
     written = reporting.write_report(found, root / "reports")
+    interruption.check()
+    seen = write_page(folder, found, root / "reports", drawn)
     report = next(path for path in written if path.suffix == ".md")
     if as_json:
         facts = {
@@ -50,6 +54,7 @@ def publish(
             f"receipts: {folder}",
             f"charts:   {root / 'charts' / folder.name}",
             f"report:   {report}",
+            f"page:     {seen}",
         ]
         console.print("\n".join(lines), markup=False)
     violations = told_violations(report, found)

@@ -36,17 +36,18 @@ def charts(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> No
 
 @app.command(epilog="Examples: battery report · battery report reference-cpu")
 def report(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
-    """Write the Markdown evidence and the findings (JSON) of campaigns from their receipts.
+    """Write the evidence of campaigns from their receipts: Markdown, the findings (JSON), and one HTML page.
 
     Exit 8 where the linter finds something in a page; it is written all the same, so that it can be read.
     """
     from battery.render import report as reporting
+    from battery.render.html.page import write_page
 
     violations = 0
     for folder in chosen(campaigns, root):
         found = analysed(folder)
         page, figures = reporting.write_report(found, root / "reports")
-        for path in (page, figures):
+        for path in (page, figures, write_page(folder, found, root / "reports")):
             out().print(str(path), markup=False)
         violations += told_violations(page, found)
     refuse(violations)

@@ -306,10 +306,12 @@ def manifest(findings: Findings, made: dict[str, tuple[Chart, bytes]]) -> Manife
     return Manifest(campaign=findings.campaign, seal=findings.seal, charts=tuple(entries))
 
 
-def render_charts(findings: Findings, out_dir: Path) -> list[Path]:
-    """Draw every chart into `out_dir`, then its manifest; the paths written."""
+def render_charts(
+    findings: Findings, out_dir: Path, made: dict[str, tuple[Chart, bytes]] | None = None
+) -> list[Path]:
+    """Write every chart into `out_dir`, then its manifest; the paths written. `made` are charts that `draw` drew."""
     out_dir.mkdir(parents=True, exist_ok=True)
-    made = draw(findings)
+    made = draw(findings) if made is None else made
     written = []
     for key, (_, data) in made.items():
         replace(out_dir / f"{key}.svg", data)

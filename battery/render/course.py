@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from battery.analyse.facts import Outcomes
 from battery.analyse.findings import Findings
-from battery.render import words
+from battery.analyse.speed import Comparison
+from battery.render import sources, words
+from battery.render.marks import cited
 from battery.render.words import table
 
 
@@ -17,8 +19,9 @@ def long_contexts(findings: Findings) -> str:
             continue
         rows.append(
             (
-                one.arm, f"{one.rung:,}", f"{one.ok} of {total} (planned {one.planned})",
-                _otherwise(one), ", ".join(one.phases),
+                one.arm, f"{one.rung:,}",
+                cited(f"{one.ok} of {total} (planned {one.planned})", sources.outcomes(one)), _otherwise(one),
+                ", ".join(one.phases),
                 "—" if one.tokens is None else one.tokens,
                 f"> {words.gigabytes(one.peak_over)}" if one.peak_over else "—",
                 words.gigabytes(one.cap), "; ".join(one.reasons),
@@ -118,7 +121,10 @@ def windows(findings: Findings) -> str:
     rows = [
         (
             one.arm, one.number, one.block,
-            words.amount(known.get(one.number), metric) if one.counted else "not pooled",
+            cited(
+                words.amount(known.get(one.number), metric) if one.counted else "not pooled",
+                sources.window(findings, one),
+            ),
             f"{one.ok} of {one.cells}" + (f" ({words.counts(one.ended)})" if one.ended else ""),
             "—" if one.temp_c is None else f"{one.temp_c:.1f}",
             words.figure(one.calibration_s, 3), words.seconds(one.waited_s),
@@ -146,8 +152,17 @@ def blocks(findings: Findings) -> str:
         return "No block has a pair at the primary endpoint."
     known = [dict(one.by_block) for one in columns]
     rows = [
-        [block, "-".join(findings.order[block - 1]), *(words.change(ratios.get(block), fine=True) for ratios in known)]
+        [
+            block, "-".join(findings.order[block - 1]),
+            *(_ratio(findings, *each, block) for each in zip(columns, known, strict=True)),
+        ]
         for block in sorted({block for ratios in known for block in ratios})
     ]  # fmt: skip
     head = ["block", "order", *(f"{one.candidate} / {one.control}" for one in columns)]
     return table(head, rows)
+
+
+def _ratio(findings: Findings, one: Comparison, ratios: dict[int, float], block: int) -> str:
+    """The ratio of one block."""
+    told = words.change(ratios.get(block), fine=True)
+    return cited(told, sources.block(findings, one, block, told))

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from battery.analyse.drift import Sentinel
 from battery.analyse.findings import Findings
 from battery.analyse.order import Order
-from battery.render import words
+from battery.render import sources, words
+from battery.render.marks import cited
 from battery.render.words import change, pvalue, table
 
 Row = tuple[str, str]
@@ -65,7 +66,7 @@ def _order(one: Order) -> str:
 def _sentinels(findings: Findings) -> Iterator[Row]:
     """Per arm its sentinel; per candidate whether its text is the control's."""
     for one in findings.drift.sentinels:
-        yield f"sentinel of {one.arm}", _sentinel(one)
+        yield cited(f"sentinel of {one.arm}", sources.sentinels(findings, one.arm)), _sentinel(one)
     texts = {one.arm: one.digest for one in findings.drift.sentinels}
     for candidate in findings.candidates:
         if texts.get(candidate) and texts.get(findings.control):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from battery.analyse.facts import distinct
 from battery.analyse.findings import Findings
 from battery.analyse.gating import GateFacts, base
-from battery.render import words
+from battery.render import sources, words
+from battery.render.marks import cited
 from battery.render.words import table
 
 _MEANS: dict[str, tuple[str, float, int]] = {
@@ -73,7 +74,8 @@ def disturbances(findings: Findings) -> str:
     """Attempts at blocks in which the machine was disturbed, and what became of them; empty where there were none."""
     rows = [
         (
-            one.block, one.attempt, "; ".join(one.why), ", ".join(map(str, one.receipts)),
+            one.block, one.attempt, "; ".join(one.why),
+            cited(", ".join(map(str, one.receipts)), sources.listed("; ".join(one.why), one.receipts)),
             "stands: reruns used up" if one.counted else "given up, not pooled",
         )
         for one in findings.disturbances

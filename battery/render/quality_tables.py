@@ -9,7 +9,8 @@ from battery.analyse.numerals import points
 from battery.analyse.quality import Change, Quality, Row, loose
 from battery.analyse.shares import Share
 from battery.analyse.tasks_changed import Paired, clears, margin_p
-from battery.render import words
+from battery.render import sources, words
+from battery.render.marks import cited
 from battery.render.words import table
 
 
@@ -69,7 +70,8 @@ def rows(quality: Quality) -> str:
         base = [share(row.base) if row.base else "—"] if with_base else []
         found.append(
             (
-                row.suite, row.arm, _tasks(row), share(row.strict), counted(row.strict), share(row.completed),
+                row.suite, row.arm, _tasks(row), cited(share(row.strict), sources.answers(row)), counted(row.strict),
+                cited(share(row.completed), sources.answers(row)),
                 counted(row.completed), percent(row.truncation),
                 rate(row.upper.value), *base,
             )

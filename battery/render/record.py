@@ -8,7 +8,8 @@ from battery.analyse.findings import Findings
 from battery.analyse.speed import MAIN
 from battery.ledger.claims import rule
 from battery.ledger.plan import Plan
-from battery.render import replaying, words
+from battery.render import replaying, sources, words
+from battery.render.marks import cited
 from battery.render.tables import corrections
 from battery.render.words import table
 
@@ -149,7 +150,13 @@ def proofs(findings: Findings) -> str:
 def doubts(findings: Findings) -> str:
     """Validity findings, gravest first, with evidence and remedy."""
     rows = [
-        (one.severity, one.what, _receipts(one.evidence), one.remedy) for one in findings.doubts
+        (
+            one.severity,
+            one.what,
+            cited(_receipts(one.evidence), sources.listed(one.what, one.evidence)),
+            one.remedy,
+        )
+        for one in findings.doubts
     ]
     if not rows:
         return "None."

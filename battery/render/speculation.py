@@ -5,8 +5,9 @@ from __future__ import annotations
 from battery.analyse.findings import Findings
 from battery.analyse.mechanism import Mechanism
 from battery.analyse.speed import FACTORS
-from battery.render import tradeoff, words
+from battery.render import sources, tradeoff, words
 from battery.render.chart import embedded
+from battery.render.marks import cited
 from battery.render.words import table
 
 
@@ -52,7 +53,12 @@ def factors(findings: Findings) -> str:
                 [
                     arm.arm.name,
                     f"{rung:,}",
-                    *(words.level(one, words.requests(findings)) for one in found),
+                    *(
+                        cited(
+                            words.level(one, words.requests(findings)), sources.level(findings, one)
+                        )
+                        for one in found
+                    ),
                 ]
             )
     if not rows:
@@ -67,8 +73,15 @@ def ratios(findings: Findings) -> str:
     """Every candidate's ratios to the control, with what they do not explain."""
     rows = [
         (
-            one.candidate, f"{one.rung:,}", words.interval(one.decode), words.interval(one.tokens_per_step),
-            words.interval(one.seconds_per_step), words.change(one.remainder, True), one.moved,
+            one.candidate, f"{one.rung:,}",
+            *(
+                cited(words.interval(told), sources.mechanism(findings, one, metric))
+                for metric, told in (
+                    ("decode", one.decode), ("tokens_per_step", one.tokens_per_step),
+                    ("seconds_per_step", one.seconds_per_step),
+                )
+            ),
+            words.change(one.remainder, True), one.moved,
         )
         for one in findings.mechanisms
     ]  # fmt: skip

@@ -115,10 +115,11 @@ def sheet(selector: str, theme: Mapping[str, str]) -> str:
     return f"{selector}{{{';'.join(f'{name}:{colour}' for name, colour in theme.items())}}}"
 
 
-_SHEET = (
+SHEET = (
     f"{sheet('.battery-chart', LIGHT)}\n"
     f"@media screen and (prefers-color-scheme:dark){{{sheet('.battery-chart', DARK)}}}"
 )
+"""The rules that begin every chart: light, and dark where the reader's system is."""
 
 
 def svg(figure: Figure, key: str, title: str, alt: str) -> bytes:
@@ -137,4 +138,4 @@ def svg(figure: Figure, key: str, title: str, alt: str) -> bytes:
     )
     root = f'class="battery-chart" role="img" aria-labelledby="{key}-title {key}-alt" font-family="{_FONTS}"'
     names = {colour: name for name, colour in LIGHT.items()}
-    return slim(drawing, key, told, root, _SHEET, names).encode()
+    return slim(drawing, key, told, root, SHEET, names).encode()

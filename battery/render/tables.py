@@ -8,7 +8,8 @@ from battery.analyse.findings import Findings
 from battery.analyse.sensitivity import Sensitivity
 from battery.analyse.speed import Comparison
 from battery.analyse.stats import FEWEST_BLOCKS, MOST_BLOCKS
-from battery.render import quality, words
+from battery.render import quality, sources, words
+from battery.render.marks import cited
 from battery.render.words import table
 
 
@@ -25,20 +26,21 @@ def _headline(findings: Findings, one: Comparison, mark: str) -> str:
     """One candidate's line."""
     metric = findings.measure(one.metric).title
     what = f"{one.candidate} against {one.control}, {metric} at {one.rung:,} tokens of context:"
+    source = sources.comparison(findings, one)
     if one.estimate is None or one.verdict.word in ("not comparable", "invalid"):
-        return f"{what} {mark}{one.verdict.word}{mark}: {one.verdict.why}."
+        return f"{what} {cited(f'{mark}{one.verdict.word}{mark}', source)}: {one.verdict.why}."
     blocks = f"{one.estimate.blocks} blocks" if one.estimate.blocks != 1 else "1 block"
     basis = (
         f"{words.interval(one.estimate)} ({words.confidence(findings)} interval;"
         f" {_headline_p(findings, one)}{blocks}, {one.pairs} pairs of requests; margin {100 * one.margin:g} %)"
     )
     if one.verdict.word == "pilot":
-        return f"{what} {basis}. Pilot: no verdict below {FEWEST_BLOCKS} blocks."
+        return f"{what} {cited(basis, source)}. Pilot: no verdict below {FEWEST_BLOCKS} blocks."
     tail = f": {one.verdict.why}" if one.verdict.why else ""
     told = f"{mark}{one.verdict.word}{mark} {one.verdict.qualifier}".strip()
     told = quality.beside(findings, one, told, mark)
     screened = "; exploratory, one of the questions of a screen" if one.exploratory else ""
-    return f"{what} {basis}: {told}{tail}{screened}."
+    return f"{what} {basis}: {cited(told, source)}{tail}{screened}."
 
 
 def _headline_p(findings: Findings, one: Comparison) -> str:
@@ -85,10 +87,11 @@ def by_context(findings: Findings, metric: str) -> str:
             if one is None:
                 row += ["—"] * 3
                 continue
+            source = sources.comparison(findings, one)
             row += [
-                words.interval(one.estimate),
+                cited(words.interval(one.estimate), source),
                 f"{one.pairs} of {one.planned}",
-                words.verdict(one),
+                cited(words.verdict(one), source),
             ]
         rows.append(row)
     return table(head, rows)
@@ -99,10 +102,11 @@ def _level_or_outcome(findings: Findings, arm: str, metric: str, rung: int) -> s
     told, own = findings.outcome(arm, rung), findings.level(arm, metric, rung)
     total = told.ok + sum(told.ended.values())
     failed = ", ".join(f"{word} {count} of {total}" for word, count in told.ended.items())
+    source = sources.level(findings, own)
     if own is None or own.value is None:
-        return failed or words.level(own)
-    value = words.level(own, words.requests(findings))
-    return f"{value}; {failed}" if failed else value
+        return cited(failed or words.level(own), source)
+    value = cited(words.level(own, words.requests(findings)), source)
+    return f"{value}; {cited(failed, sources.outcomes(told))}" if failed else value
 
 
 def whys(findings: Findings, metrics: Sequence[str]) -> str:
@@ -119,7 +123,8 @@ def over_ladder(findings: Findings) -> str:
     """Each candidate over all rungs: geometric mean of the rung ratios per block, then one interval."""
     rows = [
         (
-            one.candidate, findings.measure(one.metric).title, words.interval(one.estimate),
+            one.candidate, findings.measure(one.metric).title,
+            cited(words.interval(one.estimate), sources.ladder(findings, one)),
             one.estimate.blocks if one.estimate else 0,
             ", ".join(f"{rung:,}" for rung in one.rungs) or one.why, one.standing or "stands",
         )
@@ -137,7 +142,7 @@ def statistics(findings: Findings) -> str:
         rows.append(
             (
                 one.candidate, findings.measure(one.metric).title,
-                f"{one.rung:,}" + (" (primary)" if one.primary else ""),
+                cited(f"{one.rung:,}" + (" (primary)" if one.primary else ""), sources.comparison(findings, one)),
                 estimate.blocks if estimate else 0,
                 words.figure(100 * estimate.sd, 3) if estimate and estimate.sd is not None else "—",
                 words.pvalue(estimate.p if estimate else None), words.pvalue(one.p_corrected),
@@ -162,7 +167,8 @@ def sensitivities(findings: Findings) -> str:
             continue
         rows.append(
             (
-                one.candidate, findings.measure(one.metric).title, f"{one.rung:,}", words.interval(estimate),
+                one.candidate, findings.measure(one.metric).title, f"{one.rung:,}",
+                cited(words.interval(estimate), sources.comparison(findings, one)),
                 words.pvalue(estimate.p), words.pvalue(estimate.sign_flip_p), words.pvalue(other.wilcoxon_p),
                 f"{words.change(other.bca_low)} to {words.change(other.bca_high)}" if other.bca_low else "—",
                 words.change(other.median_ratio), words.pvalue(other.median_p),

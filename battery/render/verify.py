@@ -1,4 +1,4 @@
-"""Does a committed campaign still hold? Seal, receipts, figures, page and charts, each recomputed and compared.
+"""Does a committed campaign still hold? Seal, receipts, figures, pages and charts, each recomputed and compared.
 
 Nothing is trusted but the receipts, and those only as far as their seal goes. Every file that follows from them is
 compared byte by byte; what differs inside it is looked up for the message only.
@@ -22,6 +22,7 @@ from battery.ledger.store import HEADER, Campaign, ended_by_rule, pretty
 from battery.render import verify_quality, verify_receipts
 from battery.render.chart import Chart
 from battery.render.charts import MANIFEST, draw, manifest
+from battery.render.html.page import page_of
 from battery.render.lint.check import lint
 from battery.render.problem import Problem, limited
 from battery.render.report import markdown
@@ -46,7 +47,7 @@ def _markdown(folder: Path, findings: Findings, drawn: Drawn) -> str:
     return markdown(findings)
 
 
-PAGES: tuple[Page, ...] = (Page(".md", _markdown, True),)
+PAGES: tuple[Page, ...] = (Page(".md", _markdown, True), Page(".html", page_of, False))
 """Every kind of page; each that is there is compared byte by byte with a new rendering."""
 _ODD = (ValueError, LookupError, ArithmeticError, TypeError, RecursionError)
 """What receipts that nobody measured can make of an analysis; they come from anywhere, and do not hold then."""

@@ -10,6 +10,7 @@ from battery.analyse.numerals import figure as figure
 from battery.analyse.numerals import percent as percent
 from battery.analyse.speed import Comparison, Level
 from battery.analyse.stats import Estimate
+from battery.render.marks import bare
 
 _GIGA = 1e9
 _NUMBER = re.compile(r"^(&lt; |> )?[+−]?[\d.,]+( (%|s|GB))?$|^—$")
@@ -25,7 +26,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A GitHub table; columns of nothing but numbers stand to the right."""
     body = [[cell(text) for text in row] for row in rows]
     rule = [
-        "---:" if set(column) - {"—"} and all(map(_NUMBER.match, column)) else "---"
+        "---:"
+        if set(column) - {"—"} and all(_NUMBER.match(bare(text)) for text in column)
+        else "---"
         for column in ([row[place] for row in body] for place in range(len(head)))
     ]
     lines = [[cell(text) for text in head], rule, *body]

@@ -8,8 +8,9 @@ from battery.analyse.findings import Findings
 from battery.analyse.speed import Comparison, Level
 from battery.analyse.stats import Word
 from battery.analyse.workloads import ByWorkload
-from battery.render import tradeoff, words
+from battery.render import sources, tradeoff, words
 from battery.render.chart import embedded
+from battery.render.marks import Source, cited
 from battery.render.words import table
 
 OPENING = "Where speculation pays and where it costs"
@@ -74,8 +75,13 @@ def _row(findings: Findings, kind: ByWorkload, arm: str, rung: int) -> tuple[str
     """One arm on one kind of text."""
     of = words.requests(findings) // len(findings.by_workload)
     one = kind.comparison(arm, "decode", rung)
+    source = sources.comparison(findings, one, kind.workload) if one else Source(title="nothing")
     against = (
-        (words.interval(one.estimate), f"{one.pairs} of {one.planned}", words.verdict(one))
+        (
+            cited(words.interval(one.estimate), source),
+            f"{one.pairs} of {one.planned}",
+            cited(words.verdict(one), source),
+        )
         if one
         else ("—",) * 3
     )
@@ -83,11 +89,17 @@ def _row(findings: Findings, kind: ByWorkload, arm: str, rung: int) -> tuple[str
         name: kind.level(arm, name, rung) for name in ("acceptance", "tokens_per_step", "decode")
     }
     steps = tradeoff.steps_per_second(kind.level(arm, "seconds_per_step", rung))
-    return (
-        kind.workload, f"{rung:,}", arm, _proposed(own["acceptance"], of, steps is not None),
-        words.level(own["tokens_per_step"], of), "—" if steps is None else words.figure(steps.value),
-        words.level(own["decode"], of), *against,
-    )  # fmt: skip
+    told = {
+        "acceptance": _proposed(own["acceptance"], of, steps is not None),
+        "tokens_per_step": words.level(own["tokens_per_step"], of),
+        "decode": words.level(own["decode"], of),
+    }
+    accepted, gained, decode = (
+        cited(text, sources.level(findings, own[name], kind.workload))
+        for name, text in told.items()
+    )
+    per_second = "—" if steps is None else words.figure(steps.value)
+    return kind.workload, f"{rung:,}", arm, accepted, gained, per_second, decode, *against
 
 
 def _proposed(one: Level | None, of: int, counts: bool) -> str:
