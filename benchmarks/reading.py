@@ -1,14 +1,19 @@
 """How long it takes to load, analyse and draw a campaign of 100,000 receipts, and what memory: first and second time.
 
-    python -m benchmarks.reading [--receipts 100000] [--small 10000] [--rounds 3]
+    python -m benchmarks.reading [--receipts 100000] [--small 10000] [--rounds 3] [--folder FOLDER]
 
 Two campaigns are made in a temporary folder (benchmarks.campaigns), a large and a small one. Every figure is of a
-process of its own: `first` finds no index and leaves one, `second` finds it, `naive` is what a script would do with
-json and pandas for one number alone (json.loads of every file, geometric mean decode rates by arm, rung and block, one
-ratio). They take turns, `rounds` times, and medians are printed. Times begin after the imports, whose own time is told
-beside them; files are in the page cache, where making them left them. First and second must give the same bytes of
-findings, page and charts, and those of `findings.analyse`, which uses no index. The last line is one JSON object about
-the large campaign.
+process of its own: `first` finds no index and leaves one, `second` finds it, `naive` takes a script's first steps with
+json and pandas (json.loads of every file, a table of four metrics, their mean ratios by arm and rung over blocks of
+pairs; no interval, no check, no page). They take turns, `rounds` times, and medians are printed. First and second must
+give the same bytes of findings, pages and charts, and those of `findings.analyse`, which uses no index. The last line
+is one JSON object about the large campaign.
+
+*Times* begin after the imports; what these take, and what the whole process took from its start to its end, is told
+beside them. Files are written out before the first look (else whoever writes first waits for all of them) and lie in
+the page cache, where making them left them. *Memory* is the high-water mark of resident memory of the one process that
+reads, draws and writes; it starts no other, which is checked, so that this is the sum over all of them. Whoever made
+the campaign is another program.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import argparse
 import hashlib
 import json
 import math
+import os
 import resource
 import statistics
 import subprocess
@@ -31,6 +37,8 @@ from battery.ledger.index import SETTLED_NS, why_not
 
 KEPT = (INDEX, ".index.findings")
 WAYS = ("first", "second", "naive")
+METRICS = ["decode", "prefill", "ttft", "peak_memory"]
+"""What the naive way computes, by the names that battery has for them."""
 
 
 def worker(way: str, folder: Path, out: Path) -> dict[str, Any]:
@@ -46,18 +54,22 @@ def worker(way: str, folder: Path, out: Path) -> dict[str, Any]:
     else:
         from battery.analyse import findings, indexed
         from battery.render import charts, report
+        from battery.render.html.page import write_page
 
         ready, cpu = time.perf_counter(), time.process_time()
         found = findings.analyse(folder) if way == "whole" else indexed.analyse(folder)
         analysed = time.perf_counter()
-        written = charts.render_charts(found, out / "charts")
-        written += report.write_report(found, out)
+        drawn = charts.draw(found)
+        written = charts.render_charts(found, out / "charts", drawn)
+        written += [*report.write_report(found, out), write_page(folder, found, out, drawn)]
         done = time.perf_counter()
         told = {
             "analyse_s": analysed - ready, "render_s": done - analysed,
             "digest": hashlib.sha256(b"".join(path.read_bytes() for path in written)).hexdigest(),
         }  # fmt: skip
     spent = time.process_time() - cpu
+    if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
+        raise SystemExit("a reader started another process: count the memory of both")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     peak_mb = peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
     return {
@@ -69,21 +81,30 @@ def worker(way: str, folder: Path, out: Path) -> dict[str, Any]:
     }
 
 
-def naive(folder: Path, pd: Any) -> float:
-    """The mean ratio of decode rates of the second arm to the first, as a script would have it."""
+def naive(folder: Path, pd: Any) -> dict[tuple[str, str, int], float]:
+    """Ratios to the first arm by arm, metric and rung, as a script would have them: means over blocks of pairs."""
     rows = []
     for path in sorted(folder.glob("[0-9]*-b*.json")):
         one = json.loads(path.read_text())
-        if one["outcome"] == "ok" and not one["cell"]["sentinel"]:
-            events = one["trace"]["events"]
-            tokens = one["trace"]["completion_tokens"] - events[0][1]
-            window = one["cell"]["window"]
-            rate = tokens * 1e9 / (events[-1][0] - events[0][0])
-            rows.append((window["arm"], one["cell"]["rung"], window["block"], math.log(rate)))
-    frame = pd.DataFrame(rows, columns=["arm", "rung", "block", "log"])
-    means = frame.groupby(["rung", "block", "arm"])["log"].mean().unstack("arm")
-    first, second = means.columns[:2]
-    return math.exp(float((means[second] - means[first]).mean()))
+        cell, trace = one["cell"], one["trace"]
+        if one["outcome"] != "ok" or cell["sentinel"]:
+            continue
+        events, timings, window = trace["events"], trace["timings"], cell["window"]
+        rate = (trace["completion_tokens"] - events[0][1]) * 1e9 / (events[-1][0] - events[0][0])
+        prefill = timings["prompt_tokens"] / timings["prompt_s"]
+        values = rate, prefill, events[0][0] / 1e9, one["memory"]["peak"]
+        rows.append((window["arm"], cell["rung"], window["block"], cell["seed"], *values))
+    table = pd.DataFrame(rows, columns=["arm", "rung", "block", "seed", *METRICS])
+    table[METRICS] = table[METRICS].map(math.log)
+    wide = table.set_index(["rung", "block", "seed", "arm"])[METRICS].unstack("arm")
+    arms = list(dict.fromkeys(table["arm"]))
+    ratios = {}
+    for metric in METRICS:
+        for arm in arms[1:]:
+            gains = (wide[metric][arm] - wide[metric][arms[0]]).dropna()
+            means = gains.groupby(["rung", "block"]).mean().groupby("rung").mean()
+            ratios |= {(arm, metric, int(rung)): math.exp(mean) for rung, mean in means.items()}
+    return ratios
 
 
 def measured(way: str, folder: Path, out: Path) -> dict[str, Any]:
@@ -92,11 +113,12 @@ def measured(way: str, folder: Path, out: Path) -> dict[str, Any]:
         for name in KEPT:
             (folder / name).unlink(missing_ok=True)
     line = [sys.executable, "-m", "benchmarks.reading", "--worker", way, str(folder), str(out)]
+    began = time.perf_counter()
     done = subprocess.run(line, capture_output=True, text=True, check=False)
+    process_s = time.perf_counter() - began
     if done.returncode:
         raise SystemExit(f"{way}: exit {done.returncode}\n{done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return {**json.loads(done.stdout.splitlines()[-1]), "process_s": process_s}
 
 
 def campaign(root: Path, receipts: int, rounds: int) -> dict[str, Any]:
@@ -111,6 +133,7 @@ def campaign(root: Path, receipts: int, rounds: int) -> dict[str, Any]:
         f" {len(campaigns.LADDER)} contexts, {size.seeds} seeds; made in {time.perf_counter() - began:.0f} s",
         flush=True,
     )
+    os.sync()
     time.sleep(1.5 * SETTLED_NS / 1e9)  # an index is kept of files only that have been left alone
     seen: dict[str, list[dict[str, Any]]] = {way: [] for way in WAYS}
     for _ in range(rounds):
@@ -138,8 +161,8 @@ def _told(one: dict[str, Any]) -> str:
     )
     beside = f" ({parts})" if parts else ""
     return (
-        f"{one['s']:7.2f} s{beside}, {one['cpu_s']:.2f} s of it on a processor; imports {one['import_s']:.2f} s;"
-        f" peak {one['peak_mb']:,.0f} MB"
+        f"{one['s']:7.2f} s{beside}, {one['cpu_s']:.2f} s of it on a processor; the whole process"
+        f" {one['process_s']:.2f} s, imports {one['import_s']:.2f} s of it; peak {one['peak_mb']:,.0f} MB"
     )
 
 
@@ -162,6 +185,7 @@ def main() -> None:
         way, folder, out = options.worker
         print(json.dumps(worker(way, Path(folder), Path(out))))
         return
+    print(f"{os.cpu_count()} processors, {os.getloadavg()[0]:.1f} programs at work before this one")
     if why := why_not():
         print(f"no index: {why}; the second time is as slow as the first")
     with tempfile.TemporaryDirectory(dir=options.folder) as root:

@@ -59,7 +59,7 @@ def test_every_way_is_told_and_the_last_line_is_json(
         if way == "first":
             for name in reading.KEPT:
                 (folder / name).unlink(missing_ok=True)
-        return reading.worker(way, folder, out)
+        return {**reading.worker(way, folder, out), "process_s": 1.0}
 
     monkeypatch.setattr(reading, "measured", here)
     monkeypatch.setattr(reading, "SETTLED_NS", 0)
@@ -84,8 +84,13 @@ def test_every_way_is_told_and_the_last_line_is_json(
     assert last["receipts"] == 96 and all(value > 0 for value in last.values())
 
 
-def test_the_naive_way_finds_the_ratio_that_was_planted(tmp_path: Path) -> None:
+def test_the_naive_way_finds_what_the_findings_do(tmp_path: Path) -> None:
     import pandas
 
     made: Campaign = campaigns.make(tmp_path / "many", campaigns.Shape(blocks=2, seeds=2))
-    assert reading.naive(made.folder, pandas) == pytest.approx(24 / 22.5, rel=0.01)
+    ratios, found = reading.naive(made.folder, pandas), findings.analyse(made.folder)
+    assert len(ratios) == 3 * len(reading.METRICS) * len(campaigns.LADDER)
+    for (arm, metric, rung), ratio in ratios.items():
+        told = found.comparison(arm, metric, rung)
+        assert told and told.estimate and told.estimate.ratio == pytest.approx(ratio, rel=1e-8)
+    assert ratios["C", "decode", 48] == pytest.approx(24 / 22.5, rel=0.02)
