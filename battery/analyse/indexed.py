@@ -38,16 +38,16 @@ def analyse(folder: Path) -> Findings:
     if len(now.names) < index.FEWEST:
         return analysed(campaign, campaign.header(), load(campaign))
     fits = index.find(campaign, now)
-    key = _key(campaign, fits.chain) if fits else ""
+    key = _key(campaign, fits.chain.seal) if fits else ""
     if fits and (known := _recalled(folder / FILE, key)):
         return known
     loaded = fits.load() if fits else None
     if loaded is None:
         loaded = load(campaign)
-        key = _key(campaign, loaded.chain) if index.keep(campaign, now, loaded) else ""
+        key = _key(campaign, loaded.chain.seal) if index.keep(campaign, now, loaded) else ""
     found = analysed(campaign, campaign.header(), loaded)
     # the key once more: a header, journal or score that changed since then is not what was analysed
-    if key and key == _key(campaign, loaded.chain):
+    if key and key == _key(campaign, _seal_now(campaign, loaded.chain)):
         _keep(folder / FILE, key, found)
     return found
 
@@ -60,14 +60,20 @@ def slowed(folder: Path) -> str:
     return f"no index is kept: {why}; all {receipts:,} receipts are read each time"
 
 
-def _key(campaign: Campaign, chain: Seal) -> str:
-    """A digest of everything that the findings of a campaign follow from."""
+def _seal_now(campaign: Campaign, chain: Seal) -> str:
+    """The last link of a chain over the receipts as they were read, header, prompts and journal as they are now."""
+    read = ((name, chain.files[name]) for name in campaign.names() if name in chain.files)
+    return campaign.chained(read).seal
+
+
+def _key(campaign: Campaign, seal: str) -> str:
+    """A digest of everything that the findings of a campaign follow from; `seal` is the last link over its files."""
     own = sorted(path for path in (campaign.folder / asked.FOLDER).rglob("*") if path.is_file())
     sealed = campaign.folder / SEAL
     return strict.digest(
         [
             str(campaign.folder),  # complaints name it
-            campaign.chained((name, chain.files[name]) for name in campaign.names() if name in chain.files).seal,
+            seal,
             strict.digest(sealed.read_bytes()) if sealed.is_file() else None,
             campaign.damaged(),
             [[str(path.relative_to(campaign.folder)), strict.digest(path.read_bytes())] for path in own],

@@ -22,6 +22,7 @@ have written the truth. Without pyarrow (the extra `index`) there is none.
 
 from __future__ import annotations
 
+import os
 import time
 from functools import cache
 from pathlib import Path
@@ -56,25 +57,28 @@ class Stamps(NamedTuple):
     """What the file system tells of the receipt files, in chain order."""
 
     names: list[str]
-    stamps: list[tuple[int, int, int, int]]
-    """Size, inode, mtime and ctime in nanoseconds."""
+    stamps: dict[str, list[int]]
+    """For every file its size, inode, mtime and ctime; times in nanoseconds."""
     began_ns: int
     """When the look began."""
 
     @property
     def settled(self) -> bool:
         """Whether every file was left alone for long enough before the look."""
-        newest = max((ctime for *_, ctime in self.stamps), default=0)
-        return newest < self.began_ns - SETTLED_NS
+        return max(self.stamps["ctime_ns"], default=0) < self.began_ns - SETTLED_NS
 
 
 def look(campaign: Campaign) -> Stamps:
     """The receipt files of a campaign as they are now, without reading any."""
-    began, names = time.time_ns(), campaign.names()
-    stamps = []
-    for name in names:
-        told = (campaign.folder / name).stat()
-        stamps.append((told.st_size, told.st_ino, told.st_mtime_ns, told.st_ctime_ns))
+    began, names, folder = time.time_ns(), campaign.names(), str(campaign.folder)
+    # not through Path: for 100,000 files that takes three times as long as the system does
+    told = [os.stat(f"{folder}/{name}") for name in names]  # noqa: PTH116
+    stamps = {
+        "size": [one.st_size for one in told],
+        "inode": [one.st_ino for one in told],
+        "mtime_ns": [one.st_mtime_ns for one in told],
+        "ctime_ns": [one.st_ctime_ns for one in told],
+    }
     return Stamps(names, stamps, began)
 
 
@@ -138,11 +142,10 @@ def find(campaign: Campaign, now: Stamps) -> Index | None:
             if (file.schema_arrow.metadata or {}).get(b"battery") != version().encode():
                 return None
             told = file.read(columns=["file", "sha256", *_STAMP]).to_pydict()
-        stamps = list(zip(*(told[name] for name in _STAMP), strict=True))
         digests = [one.hex() for one in told["sha256"]]
     except (pa.ArrowException, *_BROKEN):
         return None  # no Parquet, cut off, or of another shape
-    if told["file"] != now.names or stamps != now.stamps:
+    if told["file"] != now.names or any(told[name] != now.stamps[name] for name in _STAMP):
         return None
     return Index(campaign, list(zip(now.names, digests, strict=True)))
 
@@ -169,7 +172,6 @@ def _bytes(campaign: Campaign, before: Stamps, loaded: Loaded) -> bytes:
     from battery.ledger import columns
 
     digests = [bytes.fromhex(loaded.chain.files[name]) for name in before.names]
-    stamps = list(zip(*before.stamps, strict=True)) or [()] * len(_STAMP)
     receipts = iter(loaded.receipts)
     complaints = {
         name: why.removeprefix(str(campaign.folder / name))
@@ -179,7 +181,7 @@ def _bytes(campaign: Campaign, before: Stamps, loaded: Loaded) -> bytes:
         {
             "file": (pa.string(), before.names),
             "sha256": (pa.binary(32), digests),
-            **{name: (pa.uint64(), values) for name, values in zip(_STAMP, stamps, strict=True)},
+            **{name: (pa.uint64(), before.stamps[name]) for name in _STAMP},
             "complaint": (pa.string(), [complaints.get(name) for name in before.names]),
         },
         (None if name in loaded.complaints else next(receipts) for name in before.names),
