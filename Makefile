@@ -15,7 +15,7 @@ READY := $(VENV)/.ready
 FLEET := .venv-fleet
 .DEFAULT_GOAL := help
 
-.PHONY: help setup battery run quality plan status charts report lint verify bars arms doctor probe import combine diff \
+.PHONY: help setup battery run quality plan status charts report pictures lint verify bars arms doctor probe import combine diff \
   pack pr init test test-fleet check bench-client bench-stats bench-engine bench-acceptance bench-scoring bench-reading \
   bisect census soak soak-switchboard lock clean
 
@@ -53,6 +53,9 @@ plan: $(READY) ## the order in which ARMS would run; starts nothing   (BUDGET=2h
 
 status charts report verify: $(READY) ## of CAMPAIGN, or of all
 	@$(BIN)/battery $@ $(CAMPAIGN)
+
+pictures: $(READY) ## the README's pictures of the page of CAMPAIGN, in docs/; needs Chromium
+	@$(BIN)/python docs/pictures.py $(CAMPAIGN)
 
 lint: $(READY) ## FILE, or every report of a campaign, against the rules of reports   (FILE=pr.md)
 	@$(BIN)/battery lint $(or $(FILE),$(patsubst receipts/%/campaign.json,reports/%.md,$(wildcard receipts/*/campaign.json)))

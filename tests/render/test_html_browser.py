@@ -231,6 +231,15 @@ def test_a_theme_chosen_by_hand_looks_as_the_systems_own(watched: Any, scheme: s
     assert other.screenshot() == own.screenshot() != before
 
 
+def until(page: Any, expression: str) -> None:
+    """Wait for what the browser does in its own time; the page's policy forbids Playwright's own way of waiting."""
+    for _ in range(200):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(25)
+    raise AssertionError(f"five seconds later it is not so: {expression}")
+
+
 def test_at_360_pixels_only_boxes_scroll_sideways(watched: Any) -> None:
     page = watched(viewport=NARROW)
     wide = "document.documentElement.scrollWidth"
@@ -240,8 +249,12 @@ def test_at_360_pixels_only_boxes_scroll_sideways(watched: Any) -> None:
     boxes = page.locator(".scroll[tabindex]")
     assert boxes.count() > 5
     boxes.nth(1).focus()
+    fades = "getComputedStyle(document.activeElement).maskImage !== 'none'"
+    assert page.evaluate(fades), "it is seen that there is more"
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("document.activeElement.scrollLeft > 0")
+    until(page, "document.activeElement.scrollLeft > 0")
+    page.evaluate("document.activeElement.scrollLeft = 9999")
+    until(page, f"!({fades})")
     page.locator("td .cite").first.click()
     page.get_by_role("dialog").locator("summary").first.click()
     page.get_by_role("dialog").locator("tbody .cite").first.click()

@@ -190,9 +190,13 @@ def test_every_receipt_is_there_with_its_digest_and_its_own_figures(
         assert row[at["file"]] == path.name
         assert row[at["sha256"]] == hashlib.sha256(path.read_bytes()).hexdigest()
         assert row[at["outcome"]] == receipt.outcome and row[at["seed"]] == receipt.cell.seed
-        assert row[at["figures"]] == {
+        known = {
             name: words.amount(value, name) for name, value in values(receipt).items() if value is not None
         }  # fmt: skip
+        figures = dict(zip(told["metrics"], row[at["figures"]], strict=True))
+        assert {name: figure for name, figure in figures.items() if figure} == known
+        facts = dict(zip(told["facts"], row[at["facts"]], strict=True))
+        assert facts["prompt tokens"] == str(receipt.trace.prompt_tokens)
     assert {one.sequence for one in exhibits(folder) if one.pooled} == {
         row[at["receipt"]] for row in told["receipts"] if row[at["pooled"]]
     }
@@ -209,8 +213,11 @@ def test_the_answers_of_a_quality_figure_are_named_with_their_digests(
 def test_the_verdict_stands_first(text: str, found: Findings) -> None:
     head = text.split("<h2>Verdicts</h2>")[1].split("</ul>")[0]
     assert '<span class="badge">not comparable</span>' in head
+    assert '<span class="who">Quality: C against A</span>' in head
+    assert re.search(r'<span class="figure"><b>−[\d.]+ points</b> <small>\[', head)
     assert tone("faster by at least 2 %") == "good" and tone("slower") == "bad"
     assert tone("undecided") == "open" and tone("equivalent within 2 %") == "same"
+    assert tone("quality: not run") == "warn" and tone("quality, digest 12ab") is None
     assert tone("fast") is None and tone("lower is better; " * 20) is None
 
 

@@ -10,14 +10,18 @@ from markdown_it.tree import SyntaxTreeNode
 from battery.render.html.tags import Markup, joined, tag
 from battery.render.marks import CLOSE, OPEN, THEN, Source
 
-_MARKED = re.compile(f"{OPEN}(\\d+){THEN}(.*?){CLOSE}", re.DOTALL)
-_SPLIT = re.compile(r"([+−]?[\d.,]+(?: %| of [\d,]+)?) ([\[(].{1,44})", re.DOTALL)
+_MARKED = re.compile(f"{OPEN}(\\d+){THEN}(.*?){CLOSE}([.,:;]?)", re.DOTALL)
+_SPLIT = re.compile(r"([+−]?[\d.,]+(?: %| points| of [\d,]+)?) ([\[(].{1,44})", re.DOTALL)
 """A figure with its interval or its range behind it, or a count with what was planned."""
+_QUALITY = re.compile(
+    r"(Quality: [^:]+? against [^:]+?), .*?([+−]?[\d.]+ points \[[^\]]*\]) \(", re.DOTALL
+)
+"""A line of the head on answers: who, and the change in points."""
 _STRONG = re.compile(r"<strong>(.*?)</strong>", re.DOTALL)
 _TONES = {
     "faster": "good", "smaller": "good", "higher": "good", "met": "good", "non-inferior": "good",
     "slower": "bad", "larger": "bad", "lower": "bad", "missed": "bad", "inferior": "bad", "void": "bad",
-    "equivalent": "same", "warning": "warn", "invalid": "warn", "quality": "warn", "not comparable": "warn",
+    "equivalent": "same", "warning": "warn", "invalid": "warn", "quality: not run": "warn", "not comparable": "warn",
     "undecided": "open", "none (pilot)": "open", "pilot": "open", "unfinished": "open",
 }  # fmt: skip
 _TONE = re.compile(rf"({'|'.join(sorted(map(re.escape, _TONES), key=len, reverse=True))})\b")
@@ -34,15 +38,19 @@ def tone(text: str) -> str | None:
 
 
 def linked(inner: Markup, sources: Sequence[Source]) -> Markup:
-    """Text with its marks turned into buttons; a mark without receipts leaves its text alone."""
+    """Text with its marks turned into buttons; a mark without receipts leaves its text alone.
+
+    A stop right behind a figure goes into its button, since a narrow line would break between them.
+    """
 
     def button(found: re.Match[str]) -> str:
-        place, text = int(found[1]), found[2]
+        place, text, stop = int(found[1]), found[2], found[3]
         source = sources[place] if place < len(sources) else Source(title="")
         if not (source.receipts or source.where or source.files):
-            return text
+            return f"{text}{stop}"
         return tag(
-            "button", _stacked(text), type="button", class_="cite", data_source=place, aria_haspopup="dialog",
+            "button", _stacked(text), Markup(stop), type="button", class_="cite", data_source=place,
+            aria_haspopup="dialog",
         )  # fmt: skip
 
     return Markup(_MARKED.sub(button, inner))
@@ -91,9 +99,12 @@ def card(inner: Markup, sources: Sequence[Source]) -> Markup:
         head.insert(0, tag("span", found[0].title.partition(",")[0], class_="who"))
         head.append(tag("span", _stacked(found[0].figure), class_="figure"))
         head.append(_drawn(found[0].ends, found[0].margin))
+    elif quality := _QUALITY.match(inner):
+        head.insert(0, tag("span", Markup(quality[1]), class_="who"))
+        head.append(tag("span", _stacked(quality[2]), class_="figure"))
     return tag(
         "li", tag("div", *head, class_="glance", aria_hidden="true"), tag("p", inner),
-        class_=tone(word.partition(":")[0]) or "open",
+        class_=tone(word) or "open",
     )  # fmt: skip
 
 

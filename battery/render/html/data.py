@@ -6,7 +6,7 @@ Every value is a string that is shown as it stands: nothing is rounded or comput
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from battery.analyse.exhibits import Exhibit
@@ -38,7 +38,11 @@ def block(
 def document(
     findings: Findings, exhibits: Sequence[Exhibit] | None, sources: Sequence[Source]
 ) -> dict[str, Any]:
-    """Columns and rows of the receipts, the words of the metrics, and what each figure rests on."""
+    """Columns and rows of the receipts, the words of the metrics, and what each figure rests on.
+
+    A row's figures stand in the order of `metrics`, its facts in that of `facts`; what it has not is empty.
+    """
+    facts = list(dict.fromkeys(name for one in exhibits or () for name in one.facts))
     titles = {
         one.name: one.title
         + (f", {unit}" if (unit := words.unit(findings, one.name)) != "1" else "")
@@ -48,20 +52,22 @@ def document(
         "folder": f"receipts/{findings.campaign}",
         "count": findings.receipts,
         "metrics": titles,
+        "facts": facts,
         "columns": COLUMNS,
-        "receipts": None if exhibits is None else [_row(one, titles) for one in exhibits],
+        "receipts": None if exhibits is None else [_row(one, titles, facts) for one in exhibits],
         "sources": [_source(one, exhibits) for one in sources],
     }
 
 
-def _row(one: Exhibit, titles: dict[str, str]) -> list[Any]:
+def _row(one: Exhibit, titles: Iterable[str], facts: Iterable[str]) -> list[Any]:
     """One receipt."""
-    figures = {
-        name: words.amount(value, name) for name, value in one.figures.items() if name in titles
-    }
+    figures = [
+        words.amount(one.figures[name], name) if name in one.figures else "" for name in titles
+    ]
+    told = [one.facts.get(name, "") for name in facts]
     return [
         one.sequence, one.file, one.sha256, one.arm, one.block, one.attempt, one.window, f"{one.rung:,}", one.seed,
-        one.workload, int(one.sentinel), int(one.pooled), one.outcome, one.reason, figures, one.facts, one.evidence,
+        one.workload, int(one.sentinel), int(one.pooled), one.outcome, one.reason, figures, told, one.evidence,
     ]  # fmt: skip
 
 

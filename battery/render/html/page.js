@@ -2,8 +2,12 @@
 // The page is whole without this: sorting, the way down to receipts, the colours by hand and printing are added here.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const rows = (data.receipts || []).map((values) =>
-    Object.fromEntries(data.columns.map((name, place) => [name, values[place]])));
+  const named = (names, values) => Object.fromEntries(names.map((name, place) => [name, values[place]]));
+  const metrics = Object.keys(data.metrics);
+  const rows = (data.receipts || []).map((values) => {
+    const row = named(data.columns, values);
+    return { ...row, figures: named(metrics, row.figures), facts: named(data.facts, row.facts) };
+  });
   const byNumber = new Map(rows.map((row) => [row.receipt, row]));
   const dialog = document.getElementById("dialog");
   const body = document.getElementById("dialog-body");
@@ -136,7 +140,7 @@
         make("b", {}, figure), make("small", {}, told)));
       // filled when it is opened: a campaign has many receipts, and few are looked at
       made.addEventListener("toggle", () => {
-        if (made.open && made.children.length === 1) made.append(listed(here, source.metric, title));
+        if (made.open && made.children.length === 1) { made.append(listed(here, source.metric, title)); fit(); }
       });
       return made;
     });
@@ -208,8 +212,16 @@
     document.querySelectorAll(".scroll").forEach((box) => {
       if (box.scrollWidth > box.clientWidth + 1) box.setAttribute("tabindex", "0");
       else box.removeAttribute("tabindex");
+      more(box);
     });
   }
+  // it fades where there is more to the right
+  function more(box) {
+    box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+  }
+  document.addEventListener("scroll", ({ target }) => {
+    if (target instanceof Element && target.matches(".scroll")) more(target);
+  }, { capture: true, passive: true });
 
   // ---- light and dark by hand; where nothing may be kept, it holds until the page is closed
   const theme = document.getElementById("theme");
