@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from synthetic import World, build
 
 from battery.analyse import findings, indexed
 from battery.analyse.findings import Findings
-from battery.ledger import columns, index, loading
+from battery.ledger import columns, index, loading, parcel
 from battery.ledger.store import HEADER, SEAL, Campaign, pretty
 from battery.render import charts, report
 from battery.render.verify import verify
@@ -202,3 +203,24 @@ def test_verify_takes_what_is_kept_for_no_stray_and_leaves_none(folder: Path) ->
     for path in kept:
         path.unlink()
     assert verify(root, folder.name) == [] and not list(folder.glob(".index.*"))
+
+
+def test_pack_leaves_out_what_is_kept(folder: Path) -> None:
+    named = parcel.members(folder.parents[1], folder.name)
+    assert not [name for name in named if ".index." in name]
+    assert f"receipts/{folder.name}/{SEAL}" in named and list(folder.glob(".index.*"))
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [ROOT / ".gitignore", ROOT / "battery" / "starter" / "gitignore"],
+    ids=["here", "starter"],
+)
+def test_git_does_not_know_what_is_kept(rules: Path, folder: Path) -> None:
+    root = folder.parents[1]
+    shutil.copy(rules, root / ".gitignore")
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    line = ["git", "-C", str(root), "ls-files", "--others", "--exclude-standard"]
+    told = subprocess.run(line, check=True, capture_output=True, text=True).stdout.splitlines()
+    assert f"receipts/{folder.name}/{SEAL}" in told
+    assert not [name for name in told if ".index." in name] and list(folder.glob(".index.*"))
