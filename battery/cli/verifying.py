@@ -54,7 +54,9 @@ def verify(
             for problem in problems if not as_json else ():
                 typer.echo(f"{one.told}: {problem}", err=True)
             if not problems and not as_json:
-                checked = "seal, receipts, requests, findings, report, charts"
+                here = one.root / "reports" / f"{one.campaign}.html"
+                pages = "report, page" if here.is_file() else "report"
+                checked = f"seal, receipts, requests, findings, {pages}, charts"
                 out().print(f"{one.told}: holds ({checked}); seal {seal}", markup=False)
     if as_json:
         sys.stdout.write(json.dumps(rows, ensure_ascii=False) + "\n")

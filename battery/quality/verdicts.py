@@ -9,10 +9,12 @@ program that names what the hour can change.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import platform
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from battery.quality import jobs
 from battery.quality.sandbox.pool import Job, Outcome
 
 KEPT = frozenset({"passed", "failed", "syntax_error"})
+LEFT = (".dist-info", ".egg-info")
 _CHANCE = re.compile(
     r"\b(random|secrets|uuid|urandom|time|datetime|perf_counter|threading|Thread|multiprocessing|subprocess|os|hash|id)\b"
 )
@@ -38,13 +41,24 @@ def lasting(code: str) -> bool:
 @functools.cache
 def surroundings() -> dict[str, Any]:
     """What a verdict depends on besides its job and its fences: the grader's source, Python, what can be imported."""
-    found = {f"{one.name}=={one.version}" for one in metadata.distributions()}
     return {
         "grader": jobs.grader_version(),
         "python": [platform.python_implementation(), platform.python_version(), platform.machine()],
         "numpy": metadata.version("numpy"),
-        "packages": strict.digest(sorted(found)),
+        "packages": strict.digest(sorted(installed(sys.path))),
     }
+
+
+def installed(places: Iterable[str]) -> set[str]:
+    """Packages and their versions, as the names of the folders say that every installer leaves beside them.
+
+    To read what is in those folders takes a tenth of a second for two hundred packages.
+    """
+    found: set[str] = set()
+    for place in places:
+        with contextlib.suppress(OSError):
+            found.update(one.name for one in Path(place).iterdir() if one.name.endswith(LEFT))
+    return found
 
 
 def key(job: Job, tests_digest: str, where: Mapping[str, Any] | None = None) -> str:

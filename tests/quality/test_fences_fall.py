@@ -138,13 +138,15 @@ def test_a_process_that_cannot_be_fenced_in_is_the_graders_fault(
     plant = (
         "from battery.quality.sandbox import limits\n"
         "def hold(*given): raise PermissionError(1, 'not allowed')\n"
-        "whole, limits.hold = limits.hold, lambda b, *more: hold() if b.files == 64 else whole(b, *more)\n"
+        "whole, limits.hold = limits.hold, lambda ready: hold() if 64 in dict(ready).values() else whole(ready)\n"
     )
     with without(monkeypatch, plant) as broken, pytest.raises(GraderError, match="fenced in: Op"):
         outcome(broken, Probe(RIGHT, ""))
 
 
-@pytest.mark.parametrize(("module", "name"), [("os", "fork"), ("os", "pipe"), ("kernel", "mount")])
+@pytest.mark.parametrize(
+    ("module", "name"), [("os", "fork"), ("os", "pipe"), ("kernel", "fork"), ("kernel", "mount")]
+)
 def test_a_machine_that_has_run_out_is_the_graders_fault(
     module: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from battery.quality.reference import FLOOR_S, Reference, Shelf, limits
 from battery.quality.sandbox.limits import Limits
 from battery.quality.sandbox.pool import GraderError, Outcome
 from battery.quality.tasks import Loaded, Task
-from battery.quality.verdicts import KEPT, Verdicts, key, surroundings
+from battery.quality.verdicts import KEPT, Verdicts, installed, key, surroundings
 
 RIGHT = "def plus_0(x):\n    return x\n"
 
@@ -194,3 +195,13 @@ def test_an_answer_without_a_program_passes_no_base_tests_of_a_plus_suite() -> N
         for code in (None, "def twice(x):\n    return 2\n")
     ]
     assert [row.base for row in graded([task], given)] == [False, True]
+
+
+def test_packages_are_told_by_name_and_version(tmp_path: Path) -> None:
+    for name in ("numpy-2.4.0.dist-info", "old-1.0.egg-info", "numpy", "notes.txt"):
+        (tmp_path / name).mkdir()
+    assert installed([str(tmp_path), str(tmp_path / "nowhere")]) == {
+        "numpy-2.4.0.dist-info",
+        "old-1.0.egg-info",
+    }
+    assert f"numpy-{metadata.version('numpy')}.dist-info" in installed(sys.path)

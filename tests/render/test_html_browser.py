@@ -271,7 +271,9 @@ def test_on_paper_everything_is_open_and_nothing_is_to_press(watched: Any) -> No
     inside = page.locator("main details table").first
     assert inside.bounding_box()["height"] > 50, "open on paper without any script"
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.set_viewport_size({"width": 688, "height": 1000})
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 688, "A4 between its margins"
     assert page.locator("main details:not([open])").count() == 0
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert page.locator("main details:not([open])").count() > 0

@@ -37,21 +37,21 @@ class Crowd:
         """`listing`: what `opened` gave; None where nothing can be counted."""
         self._listing, self._judge = listing, judge
         self._most = TOGETHER * bounds.memory
-        self._own = _resident(listing, os.getpid()) if listing is not None else 0
 
     def over(self, program: int | None) -> str:
         """Why its memory is too much; an empty text while it is not."""
         if self._listing is None or program is None:
             return ""
+        own = _resident(self._listing, os.getpid())
         waiting, seen, total = [program], {self._judge}, 0
-        waiting += _children(self._listing, os.getpid())  # orphans, where they come here
+        waiting += children(self._listing, os.getpid())  # orphans, where they come here
         while waiting:
             pid = waiting.pop()
             if pid in seen:
                 continue
             seen.add(pid)
-            total += max(0, _resident(self._listing, pid) - self._own)
-            waiting += _children(self._listing, pid)
+            total += max(0, _resident(self._listing, pid) - own)
+            waiting += children(self._listing, pid)
         if total <= self._most:
             return ""
         return f"its {len(seen) - 1} processes held {total >> 20:,} MiB together"
@@ -64,7 +64,7 @@ def _resident(listing: int, pid: int) -> int:
     return 0
 
 
-def _children(listing: int, pid: int) -> list[int]:
+def children(listing: int, pid: int) -> list[int]:
     """Those that any thread of a process has started."""
     found: list[int] = []
     with contextlib.suppress(OSError):

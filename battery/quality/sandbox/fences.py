@@ -12,6 +12,7 @@ group, the folder and, for an administrator, the other user.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import signal
@@ -31,6 +32,14 @@ _STRANGER = 0x60000000
 
 class Unfenced(Exception):
     """Too little stands between a program and this machine; nothing is run."""
+
+
+class Place(NamedTuple):
+    """Where a program runs and what it may use: made ahead, before it is forked."""
+
+    folder: str
+    fences: Fences
+    held: tuple[limits.Held, ...]
 
 
 class Fences(NamedTuple):
@@ -114,6 +123,8 @@ def _namespaces(
         kernel.unshare(own if admin else own | kernel.NEW_USERS)
         if not admin:
             kernel.map_one_user(_INNER, uid, gid)
+        if not _in_a_child(lambda: _forks(kernel.NEW_PIDS | kernel.NEW_IPC)):
+            raise OSError(errno.EPERM, "no process ids of a program's own")
         view.narrow(root)
     except OSError as reason:
         missing |= dict.fromkeys(names, f"no namespaces: {reason}")
@@ -164,6 +175,13 @@ def _in_a_child(attempt: Callable[[], None]) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
+def _forks(flags: int) -> None:
+    """OSError where no child can be had in such namespaces."""
+    if (child := kernel.fork(flags)) == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
 def _strangers(without: frozenset[str], missing: dict[str, str]) -> tuple[int | None, int | None]:
     """Ids of users without rights for program and judge; None where we have no rights to give up, or cannot."""
     if os.geteuid() != 0:
@@ -205,12 +223,12 @@ def folder(place: str, fences: Fences) -> Any:
         kernel.unmount(WORK)
 
 
-def own_processes() -> None:
-    """Give the next child, and all its, process ids of their own, and shared memory that ends with them."""
-    kernel.unshare(kernel.NEW_PIDS | kernel.NEW_IPC)
+def forked(fences: Fences) -> int:
+    """As os.fork; with namespaces the child has process ids of its own, and shared memory that ends with it."""
+    return kernel.fork(kernel.NEW_PIDS | kernel.NEW_IPC) if fences.namespaces else os.fork()
 
 
-def enter(bounds: limits.Limits, place: Any, pipes: tuple[int, int]) -> tuple[int, int]:
+def enter(place: Place, pipes: tuple[int, int]) -> tuple[int, int]:
     """Fence the calling process in for good; where the two pipes are afterwards, all else being closed."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -226,9 +244,8 @@ def enter(bounds: limits.Limits, place: Any, pipes: tuple[int, int]) -> tuple[in
         signal.signal(
             number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
         )
-    limits.hold(bounds, place.spare)
+    limits.hold(place.held)
     give_up_rights(place.fences, place.fences.user, place.folder)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it is the program's
     sys.argv = [""]
     return 3, 4
 
@@ -237,7 +254,7 @@ def give_up_rights(fences: Fences, user: int | None, folder: str | None = None) 
     """Become `user` for good, without any right of an administrator, and end with one's parent.
 
     Where Landlock stands in for namespaces, a program keeps the interpreter and its `folder` within reach, nothing
-    else. The judge, which names no folder, is not restricted: its end could not end the program's process any more.
+    else. The judge, which runs nothing of a program, names no folder and is not restricted.
     """
     if user is not None:
         _become(user)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import resource
 from typing import Any, NamedTuple
@@ -51,21 +52,34 @@ NAMES = tuple(_bounds(Limits(), 0))
 """Limits by their names in the kernel."""
 
 
-def hold(limits: Limits, spare: int = 0) -> None:
-    """Set the limits for this process and its children, never above those that already bind it.
+class Held(NamedTuple):
+    """A limit ready to be set."""
 
-    A limit that the system does not take is left out here; `unheld` names it beforehand.
+    number: int
+    """Of the resource, as the kernel counts them."""
+    bound: int
+
+
+def held(limits: Limits, spare: int = 0, but: tuple[str, ...] = ()) -> tuple[Held, ...]:
+    """The limits as the kernel takes them, `but` for some, never above those that already bind this process.
+
+    A limit that the system does not have is left out here; `unheld` names it beforehand.
     """
+    found = []
     for name, bound in _bounds(limits, spare).items():
-        number = getattr(resource, name, None)
-        if number is None:
-            continue
-        hard = resource.getrlimit(number)[1]
-        least = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
-        try:
-            resource.setrlimit(number, (least, least))
-        except (ValueError, OSError):
-            continue
+        if name not in but and (number := getattr(resource, name, None)) is not None:
+            hard = resource.getrlimit(number)[1]
+            found.append(
+                Held(number, bound if hard == resource.RLIM_INFINITY else min(bound, hard))
+            )
+    return tuple(found)
+
+
+def hold(ready: tuple[Held, ...]) -> None:
+    """Set limits for this process and its children; one that the system does not take is passed over."""
+    for number, bound in ready:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(number, (bound, bound))
 
 
 def unheld() -> dict[str, str]:

@@ -1,5 +1,7 @@
 """Programs judged on all cores: warm servers, the heaviest jobs first, and a timeout tried once more alone.
 
+A timeout by processor time that was counted exactly is not tried again: the program had all of it.
+
 with Sandbox() as sandbox:
     for job, outcome in sandbox.run(jobs): ...
 """
@@ -78,6 +80,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     expected: tuple[bytes, ...] = ()
     """Results, where they were recorded."""
     wall_s: float = 0.0
+    spent: bool = False
+    """Whether a timeout is one of processor time, counted exactly."""
     retried: bool = False
     """Whether a timeout was tried again."""
 
@@ -93,6 +97,10 @@ class _Server:
         self.root = tempfile.mkdtemp(prefix="battery-")
         Path(self.root).chmod(0o711)
         self._without = ",".join(without)
+        self.fences: tuple[str, ...] = ()
+        self.missing: dict[str, str] = {}
+        self._inside = False
+        self.judge = 0
         self._start()
 
     def _start(self) -> None:
@@ -111,6 +119,9 @@ class _Server:
         )
         theirs.close()
         self._heard = b""
+
+    def ready(self) -> None:
+        """Wait until the fences stand; GraderError where too little would."""
         told = self._hear(START_S)
         if "refused" in told:
             self.close()
@@ -152,6 +163,7 @@ class _Server:
             except (_Lost, BrokenPipeError, ConnectionError):
                 self._stop()
                 self._start()
+                self.ready()
         return Outcome(status="crash", detail="it ended the grader's own process, twice")
 
     def _judged(self, job: Job) -> Outcome:
@@ -178,6 +190,7 @@ class _Server:
         finally:
             if not self._inside:
                 _removed(folder)
+        self.judge = told.pop("judge", 0)
         known = told.pop("token", None) == token
         if told["status"] == "fault" or not (
             known or told["status"] in ("timeout", "crash", "memory")
@@ -185,6 +198,10 @@ class _Server:
             raise GraderError(f"{job.id}: no verdict: {told.get('detail') or told['status']}")
         told["expected"] = tuple(bytes.fromhex(one) for one in told.get("expected", ()))
         return msgspec.convert(told, Outcome)
+
+    def dismiss(self) -> None:
+        """Have it end by itself, without waiting for that."""
+        self._socket.close()
 
     def close(self) -> None:
         """End the server and what it left."""
@@ -218,6 +235,8 @@ class Sandbox:
         try:
             for _ in range(self.workers):
                 self._servers.append(_Server(self._without))
+            for server in self._servers:
+                server.ready()
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -230,6 +249,8 @@ class Sandbox:
         trace: TracebackType | None,
     ) -> None:
         for server in self._servers:
+            server.dismiss()
+        for server in self._servers:
             server.close()
         self._servers.clear()
 
@@ -237,6 +258,11 @@ class Sandbox:
     def servers(self) -> list[int]:
         """Process ids of the servers; all programs descend from them."""
         return [server.pid for server in self._servers]
+
+    @property
+    def judges(self) -> list[int]:
+        """Process ids of those that wait to judge the next program."""
+        return [server.judge for server in self._servers if server.judge]
 
     @property
     def fences(self) -> tuple[str, ...]:
@@ -249,7 +275,7 @@ class Sandbox:
         return self._servers[0].missing
 
     def run(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Outcome]]:
-        """Every job with its outcome, as they come; jobs whose time was up come last, after a second try alone."""
+        """Every job with its outcome, as they come; those that the clock stopped last, after a second try alone."""
         waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
         ordered = sorted(jobs, key=lambda job: -job.weight)
         for job in ordered:
@@ -268,7 +294,7 @@ class Sandbox:
                 found = done.get()
                 if isinstance(found, BaseException):
                     raise found
-                if found[1].status == "timeout":
+                if found[1].status == "timeout" and not found[1].spent:
                     late.append(found[0])
                 else:
                     yield found

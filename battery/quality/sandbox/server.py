@@ -1,12 +1,14 @@
-"""A warm server: it forks a judge for every job, ends what is left of it, and says what it found.
+"""A warm server: it forks a process for every program, has a judge make the verdict, and ends what is left.
 
 It is started by `pool` with a socket, over which jobs come as a line of JSON and an open file. It never reads that
-file: what it does not know, no program that descends from it can find. One server runs one job at a time.
+file, nor does any process that programs are forked from: what it does not know, none of them can find. One server runs
+one job at a time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import json
 import os
@@ -15,18 +17,20 @@ import signal
 import socket
 import sys
 import time
-from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from battery.quality.sandbox import fences, limits
 from battery.quality.sandbox.crowd import LOOK_S, Crowd
-from battery.quality.sandbox.inside.judge import BASE_HOLDS, Place, judge
+from battery.quality.sandbox.ending import Program
+from battery.quality.sandbox.inside import program
+from battery.quality.sandbox.inside.judge import BASE_HOLDS, GONE, READY, preside
+from battery.quality.sandbox.inside.wire import Ends
 from battery.quality.sandbox.times import Allowance
 
 LARGEST = 256 << 20
 """Bytes of one verdict."""
-END_S = 10.0
-"""Most that is waited for what was killed."""
+WAIT_S = 0.002
+"""Between looks at a program that closed its pipes and may go on."""
 WARM = (
     "abc", "bisect", "cmath", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions",
     "functools", "hashlib", "heapq", "inspect", "itertools", "math", "operator", "re", "statistics", "string", "typing",
@@ -34,6 +38,183 @@ WARM = (
 """What answers import most, loaded once."""
 LAZY = ("numpy",)
 """Loaded once the first program names it."""
+
+
+class _Judge:
+    """The process that judges one job after the other, and the socket to it; forked when a job finds none."""
+
+    def __init__(self) -> None:
+        self.pid = 0
+        """0: there is none."""
+        self.heard: socket.socket
+
+    def there(self) -> bool:
+        """Whether one waits for a job."""
+        if self.pid and os.waitpid(self.pid, os.WNOHANG)[0]:
+            self.heard.close()
+            self.pid = 0
+        return self.pid != 0
+
+    def hand(self, memory: int, files: list[int]) -> None:
+        """Give it a job."""
+        socket.send_fds(self.heard, [json.dumps({"memory": memory}).encode()], files)
+
+    def leave(self) -> None:
+        """End it; the next job finds another."""
+        if self.pid:
+            self.heard.close()
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self.pid = 0
+
+
+class Server:
+    """What all jobs of a server share."""
+
+    def __init__(self, connection: socket.socket, fenced: fences.Fences, spare: int) -> None:
+        self._connection, self._fenced, self._spare = connection, fenced, spare
+        self._judge = _Judge()
+
+    def served(self) -> bool:
+        """Answer one job, in a frame that ends with it: whatever is forked for the next finds nothing of this one."""
+        line, files, _, _ = socket.recv_fds(self._connection, 1 << 16, 1)
+        if not line:
+            return False
+        try:
+            answer = self._job(json.loads(line), files[0])
+        except OSError as wrong:  # no process, pipe or mount to be had: no answer's fault
+            answer = {"status": "fault", "detail": f"the grader could not run it: {wrong}"}
+        finally:
+            for number in files:
+                os.close(number)
+        _say(self._connection, {**answer, "judge": self._judge.pid})
+        return True
+
+    def _job(self, head: dict[str, Any], job_fd: int) -> dict[str, Any]:
+        """Run one job to its end, whatever that is."""
+        bounds = limits.parsed(head["limits"])
+        for name in LAZY:
+            if name in head["needs"] and name not in sys.modules:
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(name)
+        began = time.perf_counter()
+        with fences.folder(head["folder"], self._fenced) as where:
+            if not self._fenced.namespaces and self._fenced.user is not None:
+                os.chown(where, self._fenced.user, self._fenced.user)
+            held = limits.held(bounds, self._spare)
+            running = self._begun(fences.Place(where, self._fenced, held), bounds, job_fd)
+            answer: dict[str, Any] = {}
+            try:
+                answer = self._heard(running, bounds)
+            finally:
+                running.end()
+                if answer.pop("leaves", True):
+                    self._judge.leave()
+        if answer["status"] == GONE:
+            answer |= running.unfenced() if answer["stage"] == "start" else running.ended(bounds)
+        answer.pop("stage", None)
+        return {**answer, "wall_s": time.perf_counter() - began}
+
+    def _begun(self, place: fences.Place, bounds: limits.Limits, job_fd: int) -> Program:
+        """Fork the program's process, and hand the job with the pipes to it over to the judge."""
+        ends: list[int] = []
+        try:
+            if not self._judge.there():
+                self._call_judge()
+            told, tell = _pipe(ends)
+            asked, ask = _pipe(ends)
+            if (pid := fences.forked(self._fenced)) == 0:
+                self._become(place, (asked, tell))
+            # with process ids of their own, orphans go to the first of them and not here
+            listing = None if self._fenced.namespaces else self._fenced.listing
+            running = Program(pid, self._judge.pid, listing)
+            try:
+                self._judge.hand(bounds.memory, [job_fd, told, ask])
+            except OSError:
+                running.end()
+                self._judge.leave()
+                raise
+            return running
+        finally:
+            for end in ends:
+                os.close(end)
+
+    def _call_judge(self) -> None:
+        self._judge.heard, theirs = socket.socketpair()
+        with theirs:
+            if (pid := os.fork()) == 0:
+                try:
+                    self._let_go()
+                    preside(theirs, self._fenced, self._spare)
+                finally:
+                    os._exit(1)
+            self._judge.pid = pid
+
+    def _become(self, place: fences.Place, pipes: tuple[int, int]) -> NoReturn:
+        """Be the process that runs a program."""
+        try:
+            self._let_go()
+            ends = Ends(*fences.enter(place, pipes))
+        except BaseException as wrong:  # nothing of the program has run: the grader's fault
+            os._exit(getattr(wrong, "errno", None) or errno.EPROTO)
+        try:
+            ends.send(READY, b"")
+            program.serve(ends)
+        finally:
+            os._exit(0)
+
+    def _let_go(self) -> None:
+        """Close, in a process just forked, what is the server's alone."""
+        self._connection.close()
+        self._judge.heard.close()
+        if self._fenced.listing is not None:
+            os.close(self._fenced.listing)
+
+    def _heard(self, running: Program, bounds: limits.Limits) -> dict[str, Any]:
+        """What the judge says, or what had an end before that: the program's time, its memory, or the judge."""
+        allowance = Allowance(bounds, self._judge.pid)
+        allowance.program = running.pid
+        crowd = Crowd(self._fenced.listing, bounds, self._judge.pid)
+        said, so_far = bytearray(), dict[str, Any]()
+        while not said.endswith(b"\n"):
+            pause = min(LOOK_S, allowance.pause())
+            if select.select([self._judge.heard], [], [], pause)[0]:
+                piece = self._judge.heard.recv(1 << 20)
+                said += piece
+                if said.startswith(BASE_HOLDS):
+                    so_far = {"base": True}
+                    del said[: len(BASE_HOLDS)]
+                if not piece or len(said) > LARGEST:
+                    return {
+                        **so_far,
+                        "status": "crash",
+                        "detail": "the checks did not survive its results",
+                    }
+            elif much := _excess(running, allowance, crowd):
+                return so_far | much
+        answer = dict(json.loads(said))
+        while answer["status"] == GONE and not running.gone():
+            if much := _excess(running, allowance, crowd):
+                return {**answer, **much}
+            time.sleep(WAIT_S)
+        return answer
+
+
+def _pipe(ends: list[int]) -> tuple[int, int]:
+    """A new pipe, whose ends are added to `ends`."""
+    pair = os.pipe()
+    ends += pair
+    return pair
+
+
+def _excess(running: Program, allowance: Allowance, crowd: Crowd) -> dict[str, Any]:
+    """The outcome of a program that had too much; nothing while it had not."""
+    if late := allowance.over():
+        return {"status": "timeout", "detail": late, "spent": allowance.spent}
+    if full := crowd.over(running.pid):
+        return {"status": "memory", "detail": full}
+    return {}
 
 
 def serve(connection: socket.socket, root: str, without: frozenset[str], spare: int) -> None:
@@ -46,133 +227,13 @@ def serve(connection: socket.socket, root: str, without: frozenset[str], spare: 
         _say(connection, {"refused": str(refused)})
         return
     _say(connection, {"fences": fenced.standing, "missing": fenced.missing})
-    while _served(connection, fenced, spare):
+    server = Server(connection, fenced, spare)
+    while server.served():
         pass
-
-
-def _served(connection: socket.socket, fenced: fences.Fences, spare: int) -> bool:
-    """Answer one job, in a frame that ends with it: whatever is forked for the next finds nothing of this one."""
-    line, files, _, _ = socket.recv_fds(connection, 1 << 16, 1)
-    if not line:
-        return False
-    try:
-        answer = _job(json.loads(line), files[0], fenced, spare, connection)
-    except OSError as wrong:  # no process, pipe or mount to be had: no answer's fault
-        answer = {"status": "fault", "detail": f"the grader could not run it: {wrong}"}
-    finally:
-        for number in files:
-            os.close(number)
-    _say(connection, answer)
-    return True
 
 
 def _say(connection: socket.socket, told: dict[str, Any]) -> None:
     connection.sendall(json.dumps(told).encode() + b"\n")
-
-
-def _job(
-    head: dict[str, Any], job_fd: int, fenced: fences.Fences, spare: int, connection: socket.socket
-) -> dict[str, Any]:
-    """Run one job to its end, whatever that is."""
-    bounds = limits.parsed(head["limits"])
-    for name in LAZY:
-        if name in head["needs"] and name not in sys.modules:
-            with contextlib.suppress(ImportError):
-                importlib.import_module(name)
-    began = time.perf_counter()
-    with fences.folder(head["folder"], fenced) as where:
-        if not fenced.namespaces and fenced.user is not None:
-            os.chown(where, fenced.user, fenced.user)
-        heard, told = os.pipe()
-        try:
-            pid = _forked(connection, heard, (job_fd, told, bounds, Place(where, fenced, spare)))
-        except OSError:
-            os.close(heard)
-            raise
-        finally:
-            os.close(told)
-        said, allowance = bytearray(), Allowance(bounds, pid)
-        try:
-            ended = _hear(said, heard, allowance, Crowd(fenced.listing, bounds, pid))
-        finally:
-            os.close(heard)
-            _end(pid, allowance.program or 0)
-    return {**_answer(said, ended), "wall_s": time.perf_counter() - began}
-
-
-def _forked(
-    connection: socket.socket, heard: int, given: tuple[int, int, limits.Limits, Place]
-) -> int:
-    """A judge's process, which holds neither the socket nor other descriptors of this one's business."""
-    if pid := os.fork():
-        return pid
-    try:
-        connection.close()
-        os.close(heard)
-        if (listing := given[-1].fences.listing) is not None:
-            os.close(listing)
-        judge(*given)
-    finally:
-        os._exit(1)
-
-
-def _hear(said: bytearray, end: int, allowance: Allowance, crowd: Crowd) -> tuple[str, str] | None:
-    """Add what the judge writes until it ends or the program had too much: the status that this is, and why."""
-    while len(said) < LARGEST:
-        if not select.select([end], [], [], min(LOOK_S, allowance.pause()))[0]:
-            if late := allowance.over():
-                return "timeout", late
-            if full := crowd.over(allowance.program):
-                return "memory", full
-            continue
-        if not (piece := os.read(end, 1 << 20)):
-            break
-        said += piece
-        if allowance.program is None and b"\n" in said:
-            allowance.program = int(said.partition(b"\n")[0])
-    return None
-
-
-def _answer(said: bytearray, ended: tuple[str, str] | None) -> dict[str, Any]:
-    """The verdict that was heard, or what its absence means; lines: the program's id, what holds, the verdict."""
-    lines = bytes(said).split(b"\n")
-    if len(lines) > 1 and lines[-1]:
-        with contextlib.suppress(ValueError):
-            return dict(json.loads(lines[-1]))
-    so_far = {"base": True} if BASE_HOLDS in lines else {}
-    if ended:
-        return {**so_far, "status": ended[0], "detail": ended[1]}
-    return {**so_far, "status": "crash", "detail": "the checks did not survive its results"}
-
-
-def _end(pid: int, child: int) -> None:
-    """Kill judge and program with all that they started, and reap every one."""
-    for group in (pid, child):
-        if group > 1:
-            for kill in (os.killpg, os.kill):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    kill(group, signal.SIGKILL)
-    until = time.perf_counter() + END_S
-    while time.perf_counter() < until:
-        for orphan in _children():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(orphan, signal.SIGKILL)
-        try:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                time.sleep(0.0005)
-        except ChildProcessError:
-            return
-
-
-def _children() -> list[int]:
-    """Children of this process, adopted ones too, where the system lists them."""
-    try:
-        return [
-            int(word)
-            for word in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        ]
-    except OSError:
-        return []
 
 
 def main() -> None:
@@ -181,3 +242,4 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pool's, which closes the socket
     with socket.socket(fileno=int(number)) as connection:
         serve(connection, root, frozenset(filter(None, without.split(","))), int(spare))
+        os._exit(0)  # nothing is left to be put in order, and that would take its time

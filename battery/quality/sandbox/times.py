@@ -50,9 +50,15 @@ class Allowance:
         """`clock` and `count` are the system's; a test has its own."""
         self._bounds, self._judge, self._clock, self._count = bounds, judge, clock, count
         self._seen = self._looked = clock()
-        self._passed, self._work, self._idle = 0.0, 0.0, True
+        self._passed, self._idle = 0.0, True
+        self._work = self._of(judge)  # of programs before this one
         self.program: int | None = None
         """The program's process, once it is known."""
+
+    @property
+    def spent(self) -> bool:
+        """Whether the processor time is used up, which no other work on this machine can bring about."""
+        return self._of(self.program) >= self._bounds.cpu_s
 
     def over(self) -> str:
         """Why the time is up; an empty text while it is not. Time in which nobody could look is not counted."""

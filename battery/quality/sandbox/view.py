@@ -48,11 +48,23 @@ def shown() -> list[str]:
     return found
 
 
+def _own() -> list[str]:
+    """Those of `shown` that are not links into another of them (/lib, where that is a part of /usr)."""
+    places = shown()
+    real = {place: os.path.realpath(place) for place in places}
+    return [
+        place
+        for place in places
+        if real[place] == place
+        or not any(f"{real[place]}/".startswith(f"{one}/") for one in places)
+    ]
+
+
 def hidden() -> list[str]:
     """Folders below those that are kept from it."""
     paths = sysconfig.get_paths()
     folders = {paths["purelib"], paths["platlib"]}
-    for place in shown():
+    for place in _own():
         folders.update(_packages(place, _DEEP))
     places = [f"{folder}/{name}" for folder in sorted(folders) for name in _HOLDS_TESTS]
     return [place for place in places if Path(place).is_dir()]
@@ -106,7 +118,7 @@ def grants() -> tuple[landlock.Grant, ...]:
     """The same for Landlock, which can only add: a folder with hidden ones in it is granted part by part."""
     kept = hidden()
     found: list[landlock.Grant] = []
-    for place in shown():
+    for place in _own():
         found += [(place, landlock.USE)] if place in _DEVICES else _readable(Path(place), kept)
     return tuple(found)
 

@@ -1,21 +1,23 @@
-"""The process that makes one verdict: it forks the program's, then reads the tests, runs them here and calls across.
+"""The process that makes verdicts: it reads a job's tests, runs them here and calls across to the program's process.
 
-The order is the point. The program's process is forked before the job is read, so tests, expected results and the
-job's token are never in its memory, and the pipe for the verdict is closed in it before any of its code runs. A program
-can return what it likes; only a right result makes a check pass.
+The order is the point. The program's process is forked by the server, which never reads a job, so tests, expected
+results and the job's token are in no memory that the program's comes from; and it holds no end of what verdicts are
+told by. A program can return what it likes; only a right result makes a check pass.
+
+A judge goes on to the next job while nothing of this one can be left in it: see `_leaves`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import pickle
-import signal
+import resource
+import socket
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from battery.quality.sandbox import fences, limits
 from battery.quality.sandbox.inside import program
@@ -25,10 +27,16 @@ from battery.quality.sandbox.inside.foreign import CannotSend, Raised, Remote
 from battery.quality.sandbox.inside.wire import Ends, Gone, NotPlain
 
 SHOWN = 400
+GONE = "gone"
+"""The status of a program whose process ended before its checks; the one who forked it knows how."""
 READY = b"S"
 """The program's process says that it is fenced in; before that it has run nothing of the program."""
-BASE_HOLDS = b"base"
+BASE_HOLDS = b"base\n"
 """A line ahead of the verdict: the base tests passed, whatever becomes of the rest."""
+DEEP = 5000
+"""Frames that checks may need."""
+LARGE = 128 << 20
+"""Bytes that a judge may have held at a time and still go on to the next job."""
 KINDS: dict[str, Callable[[dict[str, Any], Remote, dict[str, Any]], None]] = {
     "humaneval": humaneval,
     "asserts": assertions,
@@ -38,69 +46,79 @@ KINDS: dict[str, Callable[[dict[str, Any], Remote, dict[str, Any]], None]] = {
 """How a job is judged; each adds to the verdict and raises where the program fails."""
 
 
-class Place(NamedTuple):
-    """Where a program runs, and as whom."""
+def preside(jobs: socket.socket, standing: fences.Fences, spare: int) -> NoReturn:
+    """Judge what comes over `jobs` until it closes; each is a line of JSON with the job's file and two pipes' ends.
 
-    folder: str
-    fences: fences.Fences
-    spare: int
+    What is told of a job is one line of JSON, after `BASE_HOLDS` where that is so; `leaves` in it says that the next
+    job needs another judge.
+    """
+    _restrain(standing, spare)
+    while True:
+        line, files, _, _ = socket.recv_fds(jobs, 1 << 12, 3)
+        if not line:
+            os._exit(0)
+        verdict = _judged(jobs, files, json.loads(line)["memory"])
+        jobs.sendall(json.dumps(verdict).encode() + b"\n")
+        if verdict["leaves"]:
+            os._exit(0)
 
 
-def judge(job_fd: int, verdict_fd: int, bounds: limits.Limits, place: Place) -> NoReturn:
-    """Judge the job behind `job_fd` and write its verdict, one JSON object, to `verdict_fd`; then end."""
-    verdict: dict[str, Any] = {}
+def _judged(jobs: socket.socket, files: list[int], memory: int) -> dict[str, Any]:
+    """The verdict on one job: the token that was in it says that it is one."""
+    job_fd, incoming, outgoing = files
+    leaves = True
     try:
-        child, ends = _start(bounds, place)
-        os.write(verdict_fd, f"{child}\n".encode())
-        _restrain(place, bounds)
+        _allow(3 * memory)  # to hold its results twice
         with os.fdopen(job_fd, "rb") as source:
             job = pickle.load(source)
-        job["tell"] = lambda: os.write(verdict_fd, BASE_HOLDS + b"\n")
-        verdict = _verdict(job, ends, child, bounds)
+        job["tell"] = lambda: jobs.sendall(BASE_HOLDS)
+        verdict = _verdict(job, Ends(incoming, outgoing), memory)
         verdict["token"] = job["token"]
+        leaves = _leaves(job)
     except BaseException as wrong:
         verdict = {"status": "fault", "detail": f"{type(wrong).__name__}: {wrong}"[:SHOWN]}
-    with os.fdopen(verdict_fd, "wb") as sink, contextlib.suppress(OSError):
-        sink.write(json.dumps(verdict).encode())
-    os._exit(0)
-
-
-def _start(bounds: limits.Limits, place: Place) -> tuple[int, Ends]:
-    """Fork the program's process; its id, and the pipes to it."""
-    asked, ask = os.pipe()
-    told, tell = os.pipe()
-    if place.fences.namespaces:
-        fences.own_processes()
-    if child := os.fork():
-        os.close(asked)
-        os.close(tell)
-        return child, Ends(told, ask)
-    try:
-        ends = Ends(*fences.enter(bounds, place, (asked, tell)))
-    except (
-        BaseException
-    ) as wrong:  # nothing of the program has run: the grader's fault, which the judge tells
-        os._exit(getattr(wrong, "errno", None) or errno.EPROTO)
-    try:
-        ends.send(READY, b"")
-        program.serve(ends)
     finally:
-        os._exit(0)
+        for end in (incoming, outgoing):
+            os.close(end)
+    return {**verdict, "leaves": leaves}
 
 
-def _restrain(place: Place, bounds: limits.Limits) -> None:
-    """Give up all rights that judging does not need; more memory than the program's, to hold its results twice."""
+def _leaves(job: dict[str, Any]) -> bool:
+    """Whether a job may leave something here: tests that import, in what they imported; any, much memory.
+
+    Tests that import nothing have names of their own alone, which end with them.
+    """
+    parts = [job.get(part) or "" for part in ("context", "test", "setup", "canonical")]
+    text = "\n".join([*parts, *job.get("asserts", ()), *job.get("imports", ())])
+    text = text.replace("from typing import", "")  # names of types, which nothing can be left in
+    return "import" in text or "__" in text or _grown()
+
+
+def _grown() -> bool:
+    """Whether this process once had much more in memory than it needs."""
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return (most if sys.platform == "darwin" else most << 10) > LARGE
+
+
+def _restrain(standing: fences.Fences, spare: int) -> None:
+    """Give up all rights that judging does not need."""
     os.setpgid(0, 0)
-    limits.hold(
-        bounds._replace(cpu_s=10 * bounds.wall_s, memory=3 * bounds.memory, files=256), place.spare
-    )
-    fences.give_up_rights(place.fences, place.fences.judge)
-    sys.setrecursionlimit(5000)
+    limits.hold(limits.held(limits.Limits(files=256), spare, but=("RLIMIT_AS", "RLIMIT_CPU")))
+    fences.give_up_rights(standing, standing.judge)
+    sys.setrecursionlimit(DEEP)
 
 
-def _verdict(job: dict[str, Any], ends: Ends, child: int, bounds: limits.Limits) -> dict[str, Any]:
-    """What became of the program."""
-    remote = Remote(ends, bounds.memory)
+def _allow(memory: int) -> None:
+    """Bound this process's memory for one job; the time that it takes is kept from outside, with the program's."""
+    if (number := getattr(resource, "RLIMIT_AS", None)) is not None:
+        hard = resource.getrlimit(number)[1]
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(number, (memory if hard < 0 else min(memory, hard), hard))
+
+
+def _verdict(job: dict[str, Any], ends: Ends, memory: int) -> dict[str, Any]:
+    """What became of the program; `gone` and in which stage where its process is not there any more."""
+    remote = Remote(ends, memory)
     verdict: dict[str, Any] = {"status": "passed"}
     stage = "start"
     try:
@@ -121,7 +139,7 @@ def _verdict(job: dict[str, Any], ends: Ends, child: int, bounds: limits.Limits)
     except MemoryError:
         verdict |= {"status": "memory", "detail": "its results do not fit into memory"}
     except Gone:
-        verdict |= _unfenced(child) if stage == "start" else _ended(child, bounds)
+        verdict |= {"status": GONE, "stage": stage}
     except Exception as wrong:
         verdict |= {"status": "failed", "detail": f"{type(wrong).__name__} in a check: {wrong}"}
     if remote.notes and (verdict["status"] == "passed" or verdict.get("base")):
@@ -138,26 +156,3 @@ def _named(names: list[str], stage: str) -> str:
         if kind in names and (kind != "SyntaxError" or stage == "run"):
             return status
     return "failed"
-
-
-def _unfenced(child: int) -> dict[str, Any]:
-    """Why the program's process never said that it was ready: no answer's fault."""
-    code = os.waitstatus_to_exitcode(os.wait4(child, 0)[1])
-    reason = os.strerror(code) if code >= 0 else f"ended by {signal.Signals(-code).name}"
-    return {"status": "fault", "detail": f"the program's process could not be fenced in: {reason}"}
-
-
-def _ended(child: int, bounds: limits.Limits) -> dict[str, Any]:
-    """Why the program's process is not there any more."""
-    _, status, usage = os.wait4(child, 0)
-    cpu = usage.ru_utime + usage.ru_stime
-    code = os.waitstatus_to_exitcode(status)
-    # the kernel's limit is above the one that is kept from outside, so this is one that outran the looks
-    if code in (-signal.SIGXCPU, -signal.SIGKILL) and cpu > bounds.cpu_s / 2:
-        return {"status": "timeout", "detail": f"it used {cpu:.1f} s of processor time"}
-    if code < 0:
-        return {"status": "crash", "detail": f"ended by {signal.Signals(-code).name}"}
-    return {
-        "status": "failed",
-        "detail": f"it ended itself (exit {code}) before its checks had run",
-    }
