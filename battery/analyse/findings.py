@@ -45,7 +45,7 @@ from battery.analyse.workloads import ByWorkload, by_workload, fields
 from battery.ledger import journal, strict
 from battery.ledger.claims import Bar
 from battery.ledger.journal import Events
-from battery.ledger.loading import Loaded, load
+from battery.ledger.loading import Loaded, load, resting
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign, Earlier, Header, Screen, pretty, replace
@@ -191,19 +191,20 @@ def analyse(folder: Path) -> Findings:
 
 def analysed(campaign: Campaign, header: Header, loaded: Loaded) -> Findings:
     """The same, of receipts that have been read already."""
-    seen = admitted(loaded, header)
-    sealed = campaign.sealed()
-    return found(
-        seen.receipts,
-        header,
-        seen.complaints,
-        seen.pool,
-        sealed.seal if sealed else None,
-        sealed is not None and loaded.chain.seal == sealed.seal,
-        campaign.journal(),
-        left_beside(campaign),
-        grading.quality(campaign.folder, header),
-    )
+    with resting():
+        seen = admitted(loaded, header)
+        sealed = campaign.sealed()
+        return found(
+            seen.receipts,
+            header,
+            seen.complaints,
+            seen.pool,
+            sealed.seal if sealed else None,
+            sealed is not None and loaded.chain.seal == sealed.seal,
+            campaign.journal(),
+            left_beside(campaign),
+            grading.quality(campaign.folder, header),
+        )
 
 
 def found(

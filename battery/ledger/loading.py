@@ -1,7 +1,8 @@
 """All receipts of a campaign in one pass over its files: each is read once, hashed, decoded and made lean.
 
 Reading 100,000 receipts makes millions of objects, and the collector of garbage would go through all of them over and
-over for nothing: none of them can be garbage. It rests meanwhile.
+over for nothing: none of them can be garbage. It rests meanwhile (`resting`), and while they are analysed, which takes
+no more memory for it.
 """
 
 from __future__ import annotations
