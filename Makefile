@@ -54,7 +54,8 @@ plan: $(READY) ## the order in which ARMS would run; starts nothing   (BUDGET=2h
 status charts report verify: $(READY) ## of CAMPAIGN, or of all
 	@$(BIN)/battery $@ $(CAMPAIGN)
 
-pictures: $(READY) ## the README's pictures of the page of CAMPAIGN, in docs/; needs Chromium
+pictures: $(READY) ## the README's pictures, in docs/: the page of CAMPAIGN in Chromium, and the live display
+	@$(BIN)/python docs/terminal.py $(CAMPAIGN)
 	@$(BIN)/python docs/pictures.py $(CAMPAIGN)
 
 lint: $(READY) ## FILE, or every report of a campaign, against the rules of reports   (FILE=pr.md)

@@ -31,7 +31,7 @@ def test_one_json_object_on_stdout_by_the_real_command(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     found = json.loads(done.stdout)
-    assert (found["kind"], found["source"]["name"]) == ("foreign", "interleave-16k.csv")
+    assert (found["kind"], found["sources"][0]["name"]) == ("foreign", "interleave-16k.csv")
     (only,) = found["comparisons"]
     assert only.keys() >= KEYS
     assert (only["metric"], only["context"], only["control"], only["candidate"]) == (

@@ -76,6 +76,34 @@ def test_the_readme_quotes_the_headline_of_the_committed_findings() -> None:
         assert " ".join(line.split()) in readme, line
 
 
+def cells(line: str) -> list[str]:
+    return [cell.strip(" *") for cell in line.strip("|").split("|")]
+
+
+def test_the_table_of_the_readme_is_that_of_the_report() -> None:
+    """Each arm's row, figure by figure: its rate, and where there is a ratio, that and its verdict."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    start = lines.index("| --- | --- | --- | --- |")
+    rows = [cells(line) for line in lines[start + 1 : start + 5]]
+    report = (ROOT / f"reports/{NAME}.md").read_text(encoding="utf-8")
+    (_, table), *_ = re.findall(r"### (1\.1 Decode by context)(.*?)### ", report, re.DOTALL)
+    control, *others = (
+        line for line in table.splitlines() if line.startswith(("| context", "| 512"))
+    )
+    heads, values = cells(control), cells(others[0])
+    for arm, rate, ratio, verdict in rows:
+        name = arm.split()[0].strip(",")
+        (place,) = [
+            n for n, head in enumerate(heads) if head.startswith((f"{name} (", f"{name}, control"))
+        ]
+        assert values[place] == rate
+        if name == "A":
+            assert (ratio, verdict) == ("", "")
+            continue
+        place = heads.index(f"{name} / A [95 %]")
+        assert (values[place], values[place + 2]) == (ratio, verdict), name
+
+
 def spoken(page: str) -> list[str]:
     """Every sentence of a page that says where speculation pays."""
     text = " ".join(page.replace("**", "").split())

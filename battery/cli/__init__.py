@@ -21,6 +21,7 @@ from battery.cli import (
     asking,
     checking,
     differing,
+    importing,
     measuring,
     packing,
     pasting,
@@ -33,8 +34,8 @@ from battery.cli.options import app
 from battery.ledger.errors import BatteryError, DiskError
 
 __all__ = [
-    "app", "asking", "checking", "differing", "main", "measuring", "packing", "pasting", "reading", "scoring",
-    "starting", "verifying",
+    "app", "asking", "checking", "differing", "importing", "main", "measuring", "packing", "pasting",
+    "reading", "scoring", "starting", "verifying",
 ]  # fmt: skip
 
 INTERRUPTED = 130

@@ -7,7 +7,6 @@ wait for, and they would stand in memory while an engine is measured.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -153,58 +152,6 @@ def beside(
         return
     for line in replaying.lines(found):
         out().print(line, markup=False)
-
-
-@app.command(
-    "import",
-    epilog="Examples: battery import published.csv · battery import published.csv --control A --claim 15.1 --json",
-)
-def import_(
-    file: Annotated[
-        Path,
-        typer.Argument(help="CSV with the columns arm,context,seed,round,metric,value,tokens"),
-    ],
-    control: Annotated[
-        str | None, typer.Option(help="Arm that the others are held against; default: the first")
-    ] = None,
-    margin: Annotated[
-        str | None,
-        typer.Option(help="Percent within which nothing matters; default: 2, for TTFT 5"),
-    ] = None,
-    claim: Annotated[
-        str | None,
-        typer.Option(help="A published change in percent, to be held against the intervals"),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object")] = False,
-) -> None:
-    """Analyse values that others published: verdicts by the wider of seed and round intervals, weaknesses named."""
-    from battery.analyse.foreign import findings as foreign
-    from battery.analyse.foreign import plain_csv
-    from battery.render import foreign as told
-
-    found = foreign.analyse(
-        plain_csv.read(file),
-        control=control,
-        margin=None if margin is None else _percent(margin, "--margin", 0),
-        claim=None if claim is None else 1 + _percent(claim, "--claim", -100),
-    )
-    if as_json:
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
-        return
-    out().print(told.table(found))
-    for line in told.lines(found):
-        out().print(line, markup=False)
-
-
-def _percent(text: str, option: str, above: float) -> float:
-    """A share from words such as `2`, `+15.1%` or `-3 %`; InputError for any other, and at or below `above` percent."""
-    number = re.fullmatch(r"([+−-]?(?:\d+\.?\d*|\.\d+))\s*%?", text.strip(), re.ASCII)
-    share = float(number[1].replace("−", "-")) / 100 if number else None
-    if share is None or not above < 100 * share < 1e6:
-        raise InputError(
-            f"{option} {text!r}: give a number of percent above {above:g}, such as 2.5"
-        )
-    return share
 
 
 @app.command(

@@ -14,8 +14,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from battery.analyse.findings import Findings
 from battery.analyse.within import Gaps, known
-from battery.render import layout, scales, style, words
+from battery.render import layout, scales, sources, style, words
 from battery.render.chart import Chart, embedded, of
+from battery.render.marks import cited
 from battery.render.style import Look
 from battery.render.words import table
 
@@ -45,7 +46,8 @@ def section(findings: Findings) -> str:
         return ""
     rows = [
         (
-            one.arm, f"{one.rung:,}", one.requests, f"{one.gaps:,}", _milliseconds(one.median), _milliseconds(one.p99),
+            one.arm, f"{one.rung:,}", one.requests, f"{one.gaps:,}",
+            cited(_milliseconds(one.median), sources.pooled(one.arm, one.rung)), _milliseconds(one.p99),
             _milliseconds(one.longest), words.figure(one.tokens, 3),
         )
         for one in found

@@ -25,7 +25,8 @@ def table(found: ForeignFindings) -> Table:
     for one in found.comparisons:
         verdict = f"{one.verdict} {one.qualifier}".strip()
         row = (
-            MEASURES[one.metric].title, f"{one.context:,}", f"{one.candidate} / {one.control}", verdict, _ratio(one),
+            MEASURES[one.metric].title, context(one.context), f"{one.candidate} / {one.control}", verdict,
+            ratio_of(one),
             ratio(one.by_seed), ratio(one.by_round), ratio(one.naive), str(one.pairs),
         )  # fmt: skip
         made.add_row(*(Text(cell) for cell in row))
@@ -40,13 +41,31 @@ def lines(found: ForeignFindings) -> list[str]:
         title = MEASURES[one.metric].title
         told += [
             "",
-            f"{title} at {one.context:,} tokens, {one.candidate} against {one.control}: {one.verdict}"
+            f"{title} at {place(one.context)}, {one.candidate} against {one.control}: {one.verdict}"
             f"{f' {one.qualifier}' if one.qualifier else ''}{why}",
             f"  method: {one.method}",
             *_differences(one),
             *(f"  ! {warning}" for warning in one.warnings),
         ]
-    return [*told, "", *(f"note: {note}" for note in found.notes)]
+    return [
+        *told,
+        "",
+        *(
+            f"null: {MEASURES[one.metric].title}: {one.why} ({one.format})"
+            for one in found.unmeasured
+        ),
+        *(f"note: {note}" for note in found.notes),
+    ]
+
+
+def place(tokens: int | None) -> str:
+    """Tokens of context as a sentence tells them."""
+    return "a context that is not told" if tokens is None else f"{tokens:,} tokens"
+
+
+def context(tokens: int | None) -> str:
+    """Tokens of context as a table tells them."""
+    return "unknown" if tokens is None else f"{tokens:,}"
 
 
 def _differences(one: Comparison) -> list[str]:
@@ -56,16 +75,20 @@ def _differences(one: Comparison) -> list[str]:
     return [f"  difference: {'; '.join(parts)}"] if parts else []
 
 
-def _ratio(one: Comparison) -> str:
+def ratio_of(one: Comparison) -> str:
     """The ratio that the verdict rests on."""
     if one.ratio is None:
         return "—"
     return words.interval(Estimate(blocks=one.pairs, ratio=one.ratio, low=one.low, high=one.high))
 
 
-def ratio(one: Contrast | None) -> str:
-    """A contrast as a change in percent with its interval and units."""
+def change_of(one: Contrast | None) -> str:
+    """A contrast as a change in percent with its interval."""
     if one is None:
         return "—"
-    told = words.interval(Estimate(blocks=one.units, ratio=one.ratio, low=one.low, high=one.high))
-    return f"{told} n={one.units}"
+    return words.interval(Estimate(blocks=one.units, ratio=one.ratio, low=one.low, high=one.high))
+
+
+def ratio(one: Contrast | None) -> str:
+    """The same with its units."""
+    return "—" if one is None else f"{change_of(one)} n={one.units}"

@@ -13,8 +13,9 @@ from battery.analyse.shares import Share
 from battery.analyse.speed import Comparison
 from battery.analyse.tasks_changed import Paired
 from battery.ledger.claims import POOL
-from battery.render import extraction
+from battery.render import extraction, sources
 from battery.render import quality_tables as tables
+from battery.render.marks import cited
 
 NOT_RUN = "quality: not run"
 GAINS = ("faster", "smaller")
@@ -66,6 +67,7 @@ def _line(quality: Quality, candidate: str, mark: str) -> str:
     changed = len(pair.lost) + len(pair.gained)
     verdict = f"{mark}{one.verdict.word}{mark} {one.verdict.qualifier}".strip()
     why = f": {one.verdict.why}" if one.verdict.why else ""
+    verdict = cited(verdict, sources.change(quality, one, tables.change(pair)))
     return (
         f"Quality: {candidate} against {one.control}, pass@1 over the {pair.tasks} tasks of {where}:"
         f" {tables.rate(pair.candidate)} against {tables.rate(pair.control)}, {tables.change(pair)} (95 % interval;"
@@ -129,7 +131,7 @@ def _changes(quality: Quality) -> list[str]:
     cut = any(_any_open(one.paired) for one in compared if one.paired)
     parts += [
         _PAIRED,
-        tables.changes(compared),
+        tables.changes(quality, compared),
         tables.whys(compared),
         tables.changed_tasks(compared),
     ]

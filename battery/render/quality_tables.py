@@ -114,7 +114,7 @@ def several(quality: Quality) -> str:
     return table(["suite", "arm", "answers a task", "k", "pass@k [95 %]"], found) if found else ""
 
 
-def changes(compared: Sequence[Change]) -> str:
+def changes(quality: Quality, compared: Sequence[Change]) -> str:
     """Every comparison with its interval, its margin and its verdict."""
     found = []
     for one in compared:
@@ -124,7 +124,8 @@ def changes(compared: Sequence[Change]) -> str:
         strict = pair.strict
         found.append(
             (
-                one.suite, one.candidate, pair.tasks, rate(pair.control), rate(pair.candidate), change(pair),
+                one.suite, one.candidate, pair.tasks, rate(pair.control), rate(pair.candidate),
+                cited(change(pair), sources.change(quality, one, change(pair))),
                 len(pair.lost) + len(pair.gained), _ends(strict.low, strict.high), f"{100 * one.margin:g} points",
                 words.pvalue(margin_p(strict, pair, one.margin)), words.pvalue(pair.mcnemar_p),
                 f"{one.verdict.word} {one.verdict.qualifier}".strip(),

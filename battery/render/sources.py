@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from battery.analyse.facts import Outcomes, WindowFacts
 from battery.analyse.findings import Findings
 from battery.analyse.mechanism import Mechanism
-from battery.analyse.quality import Row
+from battery.analyse.quality import Change, Quality, Row
 from battery.analyse.speed import Comparison, Ladder, Level
 from battery.render import words
 from battery.render.marks import Group, Source
@@ -113,11 +113,39 @@ def listed(title: str, numbers: Sequence[int]) -> Source:
     return Source(title=title, receipts=tuple(numbers))
 
 
+def pooled(arm: str, rung: int) -> Source:
+    """What an arm sent at a context and that estimates count."""
+    return Source(
+        title=f"{arm} at {rung:,} tokens of context: pooled cells",
+        where=(("arm", (arm,)), ("rung", (rung,)), ("sentinel", (False,)), ("pooled", (True,))), by="window",
+    )  # fmt: skip
+
+
 def answers(one: Row) -> Source:
     """The graded answers of an arm on a suite: files of their own, with what they were graded by."""
-    name = f"quality/{one.arm}.{one.suite}"
     return Source(
         title=f"{one.arm} on {one.suite}: {one.tasks} tasks",
         said=f"graded by {one.basis.grader}; {words.counts(one.statuses)}",
-        files=((f"{name}.json", one.basis.receipt), (f"{name}.jsonl", one.basis.answers)),
+        files=_files(one),
+    )
+
+
+def _files(one: Row) -> tuple[tuple[str, str], ...]:
+    """Receipt and answers, each with its digest."""
+    name = f"quality/{one.arm}.{one.suite}"
+    return (f"{name}.json", one.basis.receipt), (f"{name}.jsonl", one.basis.answers)
+
+
+def change(quality: Quality, one: Change, figure: str) -> Source:
+    """A candidate's answers and the control's, suite by suite."""
+    rows = [
+        row
+        for row in quality.rows
+        if row.suite in one.suites and row.arm in (one.control, one.candidate)
+    ]
+    told = f"{one.verdict.word} {one.verdict.qualifier}".strip()
+    return Source(
+        title=f"{one.candidate} against {one.control}, pass@1 on {', '.join(one.suites)}", figure=figure,
+        said=f"{told}: {one.verdict.why}" if one.verdict.why else told,
+        files=tuple(file for row in rows for file in _files(row)),
     )  # fmt: skip

@@ -39,7 +39,7 @@ def sheet(*groups: Iterable[Row]) -> Sheet:
     flat = tuple(row for group in groups for row in group)
     check(flat, "made.csv")
     return Sheet(
-        source=Source(name="made.csv", sha256="0" * 64), columns=plain_csv.COLUMNS, rows=flat
+        sources=(Source(name="made.csv", sha256="0" * 64),), columns=plain_csv.COLUMNS, rows=flat
     )
 
 
@@ -65,7 +65,8 @@ def test_the_published_interleave() -> None:
     found = analyse(plain_csv.read(PUBLISHED), claim=1.151)
     only = one(found)
     assert (found.kind, found.control, found.candidates) == ("foreign", "A", ("C",))
-    assert found.source.name == "interleave-16k.csv" and len(found.source.sha256) == 64
+    (source,) = found.sources
+    assert (source.name, source.format, len(source.sha256)) == ("interleave-16k.csv", "csv", 64)
     assert (only.metric, only.context, only.control, only.candidate) == ("decode", 16384, "A", "C")
     assert only.naive and only.by_seed and only.by_round and only.ratio and only.low and only.high
     naive = (only.naive.difference, only.naive.difference_low, only.naive.difference_high)
@@ -301,7 +302,7 @@ def test_the_order_of_the_rows_changes_nothing(
     made = made_of(battery)
     shuffled = list(made.rows)
     dice.shuffle(shuffled)
-    again = Sheet(source=made.source, columns=made.columns, rows=tuple(shuffled))
+    again = Sheet(sources=made.sources, columns=made.columns, rows=tuple(shuffled))
     assert analyse(made, control="A") == analyse(again, control="A")
 
 

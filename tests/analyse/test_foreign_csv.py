@@ -26,7 +26,7 @@ def written(folder: Path, *lines: str, head: str = HEAD) -> Path:
 def test_a_row_is_what_the_line_says(tmp_path: Path) -> None:
     found = plain_csv.read(written(tmp_path, *GOOD, '"B, x",1024,,r 2,ttft,2.5e-1,'))
     assert found.columns == tuple(HEAD.split(","))
-    assert found.arms == ["A", "C", "B, x"] and found.source.name == "given.csv"
+    assert found.arms == ["A", "C", "B, x"] and found.sources[0].name == "given.csv"
     row = found.rows[-1]
     assert (row.line, row.arm, row.context, row.seed, row.round) == (4, "B, x", 1024, None, "r 2")
     assert (row.metric, row.value, row.tokens) == ("ttft", 0.25, None)
@@ -45,7 +45,7 @@ def test_columns_in_another_order_blank_lines_and_a_mark_of_bytes_do_not_matter(
         (r.arm, r.value, r.tokens) for r in plain.rows
     ]
     assert [r.line for r in other.rows] == [3, 4]
-    assert other.source.sha256 != plain.source.sha256
+    assert other.sources[0].sha256 != plain.sources[0].sha256
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,29 @@ def depth(node): return 0 if node is None else 1 + depth(node.left)
     assert one(sandbox, jobs.job(task, code, TIGHT)).status == "passed"
 
 
+@pytest.mark.parametrize(
+    ("made", "status"),
+    [
+        ("[numpy.float64(one) * (1 + 1e-9) for one in x]", "passed"),
+        ("tuple(numpy.float64(one) * (1 + 1e-9) for one in x)", "failed"),
+        ("[numpy.float64(one) * (1 + 1e-4) for one in x]", "failed"),
+        ("numpy.array(x) * (1 + 1e-9)", "failed"),
+    ],
+)
+def test_a_list_of_numpys_numbers_may_be_as_near_as_one_of_floats(
+    sandbox: Sandbox, made: str, status: str
+) -> None:
+    """EvalPlus 0.3.1 asks for the same type of the whole and nearness of its numbers."""
+    task = plus(
+        "",
+        canonical="    return list(x)\n",
+        base_input=(([1.5, 2.5],), ([0.1],)),
+        plus_input=(([3.7],),) * 3,
+    )
+    code = f"import numpy\ndef twice(x):\n    return {made}\n"
+    assert held(sandbox, task, code).status == status
+
+
 def test_broken_tests_are_the_graders_fault_and_no_verdict(sandbox: Sandbox) -> None:
     for test in ("import nowhere_at_all", "def check(candidate:", "x = 1"):
         with pytest.raises(GraderError, match="no verdict"):

@@ -6,6 +6,7 @@ the token limit, none of which counts as passed.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from pathlib import Path
@@ -14,15 +15,18 @@ from typing import Any, NamedTuple
 import pytest
 from datafiles import suite_of
 
+from battery.analyse.quality import Quality, quality
 from battery.ledger import saved
-from battery.ledger.answers import Scores, SuiteName
+from battery.ledger.answers import SuiteName
 from battery.ledger.arm import Arm
-from battery.ledger.asked import Quality
+from battery.ledger.asked import Quality as Asking
 from battery.ledger.plan import Plan
+from battery.ledger.store import Header
 from battery.quality.reference import Reference, Shelf
 from battery.quality.run import Questioner
 from battery.quality.score import score_suite
 from battery.quality.tasks import Task
+from battery.render import quality_tables
 
 Rule = dict[str, Any]
 
@@ -143,12 +147,16 @@ def test_known_shares_come_back_exactly(
     known(loaded.tasks, cache)
     arm = scripted("A", rules(loaded.tasks, share))
     counts = Questioner(
-        small_plan, [arm], [loaded], tmp_path / "camp", asking=Quality(max_tokens=400, concurrency=2),
+        small_plan, [arm], [loaded], tmp_path / "camp", asking=Asking(max_tokens=400, concurrency=2),
         lock=tmp_path / "lock",
     ).run()  # fmt: skip
     assert counts == {"answers": len(loaded.tasks), "errors": 0}
     (scores,) = score_suite(tmp_path / "camp", loaded, ["A"], workers=2, cache=cache)
-    assert figures(scores) == (share.strict, share.completed, share.truncation)
+    assert on_the_page(tmp_path / "camp", small_plan, arm) == [
+        share.strict,
+        share.completed,
+        share.truncation,
+    ]
     statuses = [row.status for row in scores.graded]
     assert statuses.count("cut_off") == share.cut_off and statuses.count("passed") == share.passed
     rest = len(loaded.tasks) - share.passed - share.cut_off
@@ -159,9 +167,15 @@ def test_known_shares_come_back_exactly(
     assert not list(saved.unlike_asked(tmp_path / "camp", {"A": arm.digest}))
 
 
-def figures(scores: Scores) -> tuple[str, str, str]:
-    """Strict pass@1, completed-task pass@1 and the truncation rate, from the verdicts."""
-    n = len(scores.graded)
-    passed = sum(row.passed for row in scores.graded)
-    cut_off = sum(row.truncated for row in scores.graded)
-    return f"{passed / n:.4f}", f"{passed / (n - cut_off):.4f}", f"{100 * cut_off / n:.1f} %"
+def on_the_page(folder: Path, plan: Plan, arm: Arm) -> list[str]:
+    """Strict pass@1, completed-task pass@1 and the share cut off, as a report's table has them."""
+    header = Header(
+        campaign=folder.name, plan=plan, plan_digest="p", arms=(arm,), arm_digests={arm.name: arm.digest}, order=(),
+        coin="", seed=1, created="2030-01-01", machine={}, battery={}, baseline={},
+    )  # fmt: skip
+    told = quality(folder, header)
+    assert isinstance(told, Quality) and not told.left_out
+    head, _, row = (line.strip("|").split("|") for line in quality_tables.rows(told).splitlines())
+    cells = dict(zip((name.strip() for name in head), row, strict=True))
+    names = ("strict pass@1 [95 %]", "completed-task pass@1 [95 %]", "cut off")
+    return [re.split(r" [\[(]", cells[name].strip())[0] for name in names]

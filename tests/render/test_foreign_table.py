@@ -20,7 +20,7 @@ from battery.render import foreign
 
 def made(*rows: tuple[str, str | None, str | None, str, float, int | None]) -> Sheet:
     return Sheet(
-        source=Source(name="made.csv", sha256="0" * 64),
+        sources=(Source(name="made.csv", sha256="0" * 64),),
         columns=COLUMNS,
         rows=tuple(
             Row(line=2, arm=arm, context=512, seed=seed, round=turn, metric=metric, value=value, tokens=tokens)

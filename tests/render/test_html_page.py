@@ -202,11 +202,31 @@ def test_every_receipt_is_there_with_its_digest_and_its_own_figures(
     }
 
 
+def test_gaps_lead_to_the_cells_that_are_pooled(told: dict[str, Any]) -> None:
+    one = next(
+        x for x in told["sources"] if x["title"] == "C at 128 tokens of context: pooled cells"
+    )
+    column = {name: place for place, name in enumerate(told["columns"])}
+    wanted = [
+        row[column["receipt"]]
+        for row in told["receipts"]
+        if (row[column["arm"]], row[column["context"]]) == ("C", "128")
+        and row[column["pooled"]]
+        and not row[column["sentinel"]]
+    ]
+    assert one["n"] == len(wanted) == 12 and one["receipts"] == ranges(wanted)
+
+
 def test_the_answers_of_a_quality_figure_are_named_with_their_digests(
     folder: Path, told: dict[str, Any]
 ) -> None:
-    one = next(source for source in told["sources"] if source["title"].startswith("A on humaneval"))
-    for name, digest in one["files"]:
+    titles = {source["title"]: source for source in told["sources"]}
+    alone = next(
+        one["files"] for title, one in titles.items() if title.startswith("A on humaneval")
+    )
+    both = titles["C against A, pass@1 on humaneval"]["files"]
+    assert len(alone) == 2 and len(both) == 4 and alone == both[:2]
+    for name, digest in both:
         assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
 
 

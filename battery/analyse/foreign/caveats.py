@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 
 from battery.analyse.foreign.case import Case
 from battery.analyse.foreign.estimates import BASES, Contrast, Estimates
-from battery.analyse.foreign.lengths import Lengths, unequal
-from battery.analyse.foreign.rows import Row
+from battery.analyse.foreign.lengths import BEFORE_THE_FIRST, Lengths, unequal
+from battery.analyse.foreign.rows import Sheet
 from battery.analyse.foreign.wording import change, difference, interval
+from battery.analyse.numerals import figure
 from battery.analyse.stats import FEWEST_BLOCKS
 from battery.ledger.trace import Metric
 
 
-def notes(rows: Sequence[Row]) -> tuple[str, ...]:
-    """What no such file can show, and what was taken on trust."""
-    found = [
-        "the file cannot show in which order the arms ran (drift may stand in a difference), whether prefill was cold,"
-        " whether the switches were engaged, nor how memory was read and whether the machine was quiet",
-        "values are taken to be in each metric's own unit, and rows with the same seed to come from the same prompt",
+def notes(sheet: Sheet) -> tuple[str, ...]:
+    """What no such file can show, what was taken on trust, and what its format says of itself."""
+    unseen = (
+        "whether prefill was cold, whether the switches were engaged, nor how memory was read and whether the machine"
+        " was quiet"
+    )
+    if sheet.order:
+        found = [sheet.order, f"the files cannot show {unseen}"]
+    else:
+        found = [
+            f"the file cannot show in which order the arms ran (drift may stand in a difference), {unseen}"
+        ]
+    if sheet.columns:
+        found.append(
+            "values are taken to be in each metric's own unit, and rows with the same seed to come from the same prompt"
+        )
+    else:
+        found.append(
+            "every file is taken for one launch of its arm; files that were written while one server stayed up share a"
+            " launch, as do the runs of one file, and the interval by round is then too narrow"
+        )
+    found.append(
         "a verdict rests on the wider of the interval by seed and the interval by round; Holm runs over the contexts of"
-        " a metric and candidate",
-    ]  # fmt: skip
+        " a metric and candidate"
+    )
+    rows = [row for row in sheet.rows if row.metric not in BEFORE_THE_FIRST]
     unknown = sum(row.tokens is None for row in rows)
     if unknown:
         found.append(
             f"generated tokens are not told for {unknown} of {len(rows)} values: their lengths cannot be compared"
         )
-    return tuple(found)
+    return (*found, *sheet.notes)
 
 
 def method(case: Case) -> str:
@@ -49,7 +67,8 @@ def method(case: Case) -> str:
 def warnings(case: Case, told: Lengths | None) -> tuple[str, ...]:
     """Every weakness of the comparison, the number of independent units first."""
     found = [
-        _units(case), *_seeds(case), *_one_basis(case), *unequal(case, told), *_lost(case), *_numbers(case),
+        _units(case), _repeats(case), *_seeds(case), *_one_basis(case), *unequal(case, told), *_lost(case),
+        *_numbers(case),
         _headline(case), _claim(case),
     ]  # fmt: skip
     return tuple(line for line in found if line)
@@ -68,14 +87,32 @@ def _units(case: Case) -> str:
     return f"{found.units} independent units ({case.estimates.basis}s) behind {len(case.pairs)} pairs{few}"
 
 
+def _repeats(case: Case) -> str:
+    """That the repetitions of a launch stand behind its one value."""
+    told = []
+    for name, rows in zip((case.control, case.candidate), case.values, strict=True):
+        counts = [row.n for row in rows if row.n > 1 and row.seed is None]
+        if counts:
+            lows = [row.low for row in rows if row.low is not None]
+            highs = [row.high for row in rows if row.high is not None]
+            ends = f" from {figure(min(lows))} to {figure(max(highs))}" if lows and highs else ""
+            told.append(f"{name} {sum(counts)} in {len(counts)} launches{ends}")
+    if not told:
+        return ""
+    return (
+        f"repetitions or requests of one launch are no independent evidence, and one mean is taken of them"
+        f" ({'; '.join(told)})"
+    )
+
+
 def _seeds(case: Case) -> list[str]:
     """Whether seeds return, or whether that cannot be told."""
     if any(pair.control.seed is None for pair in case.pairs):
         return ["seeds are not told for every pair: whether prompts return in every round cannot be seen, and if they"
                 " do the interval is too narrow"]  # fmt: skip
     seeds = case.labels("seed")
-    times = {seed: sum(pair.control.seed == seed for pair in case.pairs) for seed in seeds}
-    again = [seed for seed, count in times.items() if count > 1]
+    times = Counter(pair.control.seed for pair in case.pairs)
+    again = [seed for seed in seeds if times[seed] > 1]
     if not again:
         return []
     rounds, naive, clustered = case.labels("round"), case.estimates.naive, case.estimates.by_seed

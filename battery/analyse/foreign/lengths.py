@@ -9,7 +9,7 @@ from battery.analyse.foreign.estimates import exp, means, t_test
 from battery.analyse.foreign.wording import change
 from battery.analyse.numerals import figure
 
-_BEFORE_THE_FIRST = ("ttft", "prefill")
+BEFORE_THE_FIRST = ("ttft", "prefill")
 """Metrics that end with the first token, whatever the length of the answer."""
 
 
@@ -56,7 +56,7 @@ def unequal(case: Case, told: Lengths | None) -> list[str]:
     if told and told.unequal:
         consequence = (
             f"{case.metric.title} ends with the first token and does not depend on it"
-            if case.metric.name in _BEFORE_THE_FIRST
+            if case.metric.name in BEFORE_THE_FIRST
             else f"{case.metric.title} over different lengths is not the same work"
         )
         tested = (
@@ -71,7 +71,7 @@ def unequal(case: Case, told: Lengths | None) -> list[str]:
             f" {told.candidate[1]}): {consequence}{tested}"
         )
     known = told.known if told else 0
-    if known < len(case.pairs):
+    if known < len(case.pairs) and case.metric.name not in BEFORE_THE_FIRST:
         found.append(
             f"unknown lengths: generated tokens are not told in {len(case.pairs) - known} of {len(case.pairs)} pairs;"
             " whether both arms did the same work there cannot be seen"

@@ -39,7 +39,7 @@ def read(path: Path) -> Sheet:
     rows = tuple(_row(columns, cells, number, f"{path}:{number}") for number, cells in lines)
     check(rows, str(path))
     source = Source(name=path.name, sha256=hashlib.sha256(data).hexdigest())
-    return Sheet(source=source, columns=columns, rows=rows)
+    return Sheet(sources=(source,), columns=columns, rows=rows)
 
 
 def _lines(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:

@@ -1,7 +1,7 @@
 """Measured values of others as rows, whatever file they came in.
 
-A reader (one module per kind of file) turns a file into a `Sheet`; the analysis sees nothing else. Labels of seeds and
-rounds are text, for they are only compared: "1" and "1.0" are two of them.
+`plain_csv` turns a CSV into a `Sheet`, `joining` the files of other tools (one reader each in `formats/`); the analysis
+sees nothing else. Labels of seeds and rounds are text, for they are only compared: "1" and "1.0" are two of them.
 """
 
 from __future__ import annotations
@@ -20,20 +20,33 @@ SMALLEST, LARGEST = 1e-15, 1e18
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """The file that was read: its name without folders, and the sha256 of its bytes."""
+    """A file that was read: its name without folders, the sha256 of its bytes, and what it says of itself."""
 
     name: str
     sha256: str
+    format: str = "csv"
+    version: str = ""
+    """Of the tool that wrote it; empty where the file does not say."""
+    arms: tuple[str, ...] = ()
+    """What it measured, as named here; empty for a CSV, whose lines name their arms."""
+    started: str = ""
+    """The file's own stamp of its first run, to the second, with its zone if it tells one; empty where it has none."""
+    load: str = ""
+    """How many requests ran at a time, in words; empty where no requests were sent or nothing says so."""
+    requests: int | None = None
+    """Requests that ended well; None where the file does not say, or sends none."""
+    failed: int | None = None
+    """Requests that did not; None as above."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One value of one metric, in the metric's own unit (seconds, tok/s, bytes)."""
 
     line: int
-    """Where in the file it stands, for messages."""
+    """Where in the file it stands, for messages: its line in a CSV; the run's number in other tools' files."""
     arm: str
-    context: int
-    """Tokens of context."""
+    context: int | None
+    """Tokens of context, 0 for a decode that begins with none; None: the file does not say."""
     seed: str | None
     """Label of the prompt and its sampling seed; None: the file does not say."""
     round: str | None
@@ -41,20 +54,44 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     metric: str
     value: float
     tokens: int | None
-    """Generated tokens; None: the file does not say."""
+    """Generated tokens, of the mean of several requests their mean; None: the file does not say."""
+    n: int = 1
+    """Repetitions or requests that the value is the mean of."""
+    low: float | None = None
+    """The smallest of them; None where the file keeps no single ones."""
+    high: float | None = None
+
+
+class Unmeasured(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric that files of one format have no value for, and why: it is null, never 0."""
+
+    metric: str
+    format: str
+    why: str
 
 
 class Sheet(msgspec.Struct, frozen=True, kw_only=True):
-    """All rows of a file, in its order."""
+    """All rows of a CSV, or of the files of other tools, in their order."""
 
-    source: Source
+    sources: tuple[Source, ...]
     columns: tuple[str, ...]
+    """Of a CSV; empty for other files."""
     rows: tuple[Row, ...]
+    order: str = ""
+    """In which order the runs went by their own stamps, in words; empty where that cannot be told."""
+    unmeasured: tuple[Unmeasured, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the formats cannot show, and what was taken out of them."""
 
     @property
     def arms(self) -> list[str]:
         """Arms in the order of their first row."""
         return list(dict.fromkeys(row.arm for row in self.rows))
+
+    @property
+    def named(self) -> str:
+        """The files, for messages."""
+        return ", ".join(source.name for source in self.sources)
 
 
 def check(rows: Sequence[Row], where: str) -> None:

@@ -161,6 +161,14 @@ def _copy(value: Any) -> Any:
     return _NO_COPY if isinstance(found, Foreign) else found
 
 
+def listed(value: Any) -> Any:
+    """The plain data of a list or tuple that stayed where it is (of numpy's numbers, say); other values as they are."""
+    if type(value) is Foreign and value._kind in ("builtins.list", "builtins.tuple"):
+        copy = _copy(value)
+        return value if copy is _NO_COPY else copy
+    return value
+
+
 def _borne_out(name: str, found: Any, copies: list[Any]) -> bool:
     """Whether plain data says the same as the object, or the object what any stranger would: that it is not equal."""
     unequal = (
