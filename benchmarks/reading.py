@@ -68,8 +68,6 @@ def worker(way: str, folder: Path, out: Path) -> dict[str, Any]:
             "digest": hashlib.sha256(b"".join(path.read_bytes() for path in written)).hexdigest(),
         }  # fmt: skip
     spent = time.process_time() - cpu
-    if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
-        raise SystemExit("a reader started another process: count the memory of both")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     peak_mb = peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
     return {
@@ -183,7 +181,10 @@ def main() -> None:
     options = parser.parse_args()
     if options.worker:
         way, folder, out = options.worker
-        print(json.dumps(worker(way, Path(folder), Path(out))))
+        told = json.dumps(worker(way, Path(folder), Path(out)))
+        if resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss:
+            raise SystemExit("a reader started another process: count the memory of both")
+        print(told)
         return
     print(f"{os.cpu_count()} processors, {os.getloadavg()[0]:.1f} programs at work before this one")
     if why := why_not():
