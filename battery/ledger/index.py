@@ -12,8 +12,8 @@ void and made anew. A program can set a file's mtime back but not its ctime, so 
 away or put back is noticed. What could deceive it: writing to the disk below the file system, setting the machine's
 clock back while changing a file, or a file system that keeps no ctime of its own (FAT, some network shares); and an
 index that somebody who may write to the folder made by hand, with the right stamps and digests over other figures.
-Therefore `battery verify` never uses it: it reads every byte of every receipt. An index speaks for the folder on the machine that made it; copied
-with its folder it is void, since a copy has other inodes and times.
+Therefore `battery verify` never uses it: it reads every byte of every receipt. An index speaks for the folder on the
+machine that made it; copied with its folder it is void, since a copy has other inodes and times.
 
 A file that changed in the last `SETTLED_NS` before it was read could change again within the same tick of the clock;
 then no index is kept, and the next reading makes it. An index of another version, or one that is cut off or no Parquet
