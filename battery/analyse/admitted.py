@@ -6,11 +6,15 @@ can never be of different sets.
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 
 from battery.ledger.errors import ReceiptError
+from battery.ledger.loading import Loaded
+from battery.ledger.pool import Pool
 from battery.ledger.receipt import Receipt
-from battery.ledger.store import Campaign, Header, check_pool
+from battery.ledger.store import Header, check_pool
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,17 +27,15 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     """Why some may not be pooled with the others; those were left out, too."""
 
 
-def admitted(campaign: Campaign, header: Header) -> Admitted:
-    """The receipts of `campaign` that may be analysed under its `header`; ReceiptError is never raised for one."""
-    receipts, unreadable = campaign.readable()
-    receipts, strangers = _planned(receipts, header)
-    pool = ""
+def admitted(loaded: Loaded, header: Header) -> Admitted:
+    """Those of a campaign's receipts that may be analysed under its `header`; ReceiptError is never raised for one."""
+    kept, strangers = _planned(loaded.receipts, header)
+    complaints = [*loaded.complaints.values(), *strangers]
     try:
-        check_pool(receipts, header)
+        check_pool(kept, header)
     except ReceiptError as refused:
-        pool = str(refused)
-        receipts = _belonging(receipts, header)
-    return Admitted(receipts=receipts, complaints=unreadable + strangers, pool=pool)
+        return Admitted(receipts=_belonging(kept, header), complaints=complaints, pool=str(refused))
+    return Admitted(receipts=kept, complaints=complaints)
 
 
 def _planned(receipts: list[Receipt], header: Header) -> tuple[list[Receipt], list[str]]:
@@ -55,10 +57,12 @@ def _planned(receipts: list[Receipt], header: Header) -> tuple[list[Receipt], li
 def _belonging(receipts: list[Receipt], header: Header) -> list[Receipt]:
     """The longest set of receipts, in order, that may be pooled; each is tried with those kept before it."""
     kept: list[Receipt] = []
+    try:
+        pool = Pool(header)
+    except ReceiptError:  # a plan that is not the one its digest names: nothing can be pooled
+        return kept
     for receipt in receipts:
-        try:
-            check_pool([*kept, receipt], header)
-        except ReceiptError:
-            continue
-        kept.append(receipt)
+        with contextlib.suppress(ReceiptError):
+            pool.admit(receipt)
+            kept.append(receipt)
     return kept

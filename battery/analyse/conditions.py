@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
@@ -29,6 +30,8 @@ from battery.ledger.store import Header
 MOST_FAULTS = 1000
 """Major page faults in one cell, beyond which the disk had a part in the time: a few come with any first touch."""
 _GIGA = 1e9
+_ROOMS = ("versions", "machine", "environment")
+"""Fields of a receipt that tell what made it."""
 
 Severity = Literal["void", "warning", "note"]
 
@@ -54,7 +57,7 @@ class Beside(msgspec.Struct, frozen=True, kw_only=True):
     """File and reason of those that were set aside while the campaign went on."""
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Everything that doubts are drawn from."""
 
     frame: pd.DataFrame
@@ -74,7 +77,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Why the receipts may not be pooled, or nothing."""
     beside: Beside = Beside()
 
-    @property
+    @cached_property
     def pooled(self) -> list[Receipt]:
         """The receipts that enter an estimate, in the order of the run."""
         kept = set(sequences(self.frame[self.frame["pooled"].astype(bool)]))
@@ -174,8 +177,17 @@ def _changes(case: Case) -> list[Doubt]:
 def _steps(receipts: Sequence[Receipt]) -> dict[int, list[str]]:
     """Per receipt at which anything changed against the receipt before it, what changed."""
     found: dict[int, list[str]] = {}
-    made = [_made(receipt) for receipt in receipts]
+    # thousands of receipts share what made them, and often the very tables
+    known: dict[tuple[int, ...], dict[str, str]] = {}
+    made = []
+    for receipt in receipts:
+        same = tuple(id(getattr(receipt, room)) for room in _ROOMS)
+        if same not in known:
+            known[same] = _made(receipt)
+        made.append(known[same])
     for receipt, (before, now) in zip(receipts[1:], pairwise(made), strict=True):
+        if before is now:
+            continue
         for path in sorted({*before, *now}):
             left, right = before.get(path, "absent"), now.get(path, "absent")
             if left != right:
@@ -187,7 +199,7 @@ def _steps(receipts: Sequence[Receipt]) -> dict[int, list[str]]:
 def _made(receipt: Receipt) -> dict[str, str]:
     """Every path into what made a receipt, with its value; the order of a list of packages says nothing."""
     found = {}
-    for room in ("versions", "machine", "environment"):
+    for room in _ROOMS:
         for path, value in facts.flat(getattr(receipt, room), room):
             if isinstance(value, list) and path.endswith("packages"):
                 value = sorted(facts.text(one) for one in value)
@@ -203,10 +215,16 @@ def _short(value: str) -> str:
 def _dirty(case: Case) -> list[Doubt]:
     """Builds whose commit does not say what ran."""
     found: dict[str, list[Receipt]] = defaultdict(list)
+    known: dict[int, list[str]] = {}
     for receipt in case.pooled:
-        for path, value in facts.flat(receipt.versions, "versions"):
-            if value is True and path.endswith(".dirty"):
-                found[path.split(".")[1]].append(receipt)
+        if id(receipt.versions) not in known:
+            known[id(receipt.versions)] = [
+                path.split(".")[1]
+                for path, value in facts.flat(receipt.versions, "versions")
+                if value is True and path.endswith(".dirty")
+            ]
+        for who in known[id(receipt.versions)]:
+            found[who].append(receipt)
     doubts = []
     for who, here in sorted(found.items()):
         arms = ", ".join(sorted({receipt.cell.arm for receipt in here}))

@@ -13,6 +13,7 @@ import msgspec
 
 from battery.analyse.admitted import admitted
 from battery.analyse.rows import MEASURES, rows
+from battery.ledger.loading import load
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign
 
@@ -50,10 +51,10 @@ class Exhibit(msgspec.Struct, frozen=True, kw_only=True):
 def exhibits(folder: Path) -> tuple[Exhibit, ...]:
     """The receipts of the campaign in `folder` that its findings rest on, in the order of the run."""
     campaign = Campaign(folder)
-    header = campaign.header()
-    kept = admitted(campaign, header).receipts
-    names = {int(name.split("-")[0]): name for name in (path.name for path in campaign.paths())}
-    digests = campaign.chain().files
+    header, loaded = campaign.header(), load(campaign)
+    kept = admitted(loaded, header).receipts
+    names = {int(name.split("-")[0]): name for name in campaign.names()}
+    digests = loaded.chain.files
     frame = rows(kept, header)
     pooled = {int(n) for n in frame[frame["pooled"].astype(bool)]["sequence"]}
     figures = {int(row["sequence"]): _figures(row) for row in frame.to_dict("records")}

@@ -201,11 +201,16 @@ def _follows(path: str, declared: set[str]) -> bool:
 def _told(receipts: Sequence[Receipt], arm: str) -> dict[str, set[str]]:
     """Every path into model, versions, machine and environment, with the values that this arm's receipts have there."""
     found: dict[str, set[str]] = defaultdict(set)
+    seen: set[tuple[str, int]] = set()
     for receipt in receipts:
         if receipt.cell.arm != arm:
             continue
         for room in ("model", "versions", "machine", "environment"):
-            for path, value in flat(getattr(receipt, room), room):
+            table = getattr(receipt, room)
+            if (room, id(table)) in seen:
+                continue  # thousands of receipts share one table
+            seen.add((room, id(table)))
+            for path, value in flat(table, room):
                 found[path].add(text(value))
     return dict(found)
 
@@ -266,10 +271,11 @@ def outcomes(
 ) -> tuple[Outcomes, ...]:
     """How cells ended, arm by arm along the ladder; sentinels left out. `besides` are those of `oom_besides`."""
     planned = header.plan.blocks * header.plan.seeds
+    own, other = by_cell(receipts), by_cell(besides)
     found = []
     for arm in header.arms:
         for rung in header.plan.ladder:
-            here, again = _at(receipts, arm.name, rung), _at(besides, arm.name, rung)
+            here, again = own.get((arm.name, rung), []), other.get((arm.name, rung), [])
             failed = [receipt for receipt in here if receipt.outcome != "ok"]
             told = sorted([*failed, *again], key=lambda receipt: receipt.sequence)
             bounds = [
@@ -296,13 +302,13 @@ def outcomes(
     return tuple(found)
 
 
-def _at(receipts: Sequence[Receipt], arm: str, rung: int) -> list[Receipt]:
-    """The receipts of one arm at one rung, sentinels left out."""
-    return [
-        receipt
-        for receipt in receipts
-        if (receipt.cell.arm, receipt.cell.rung, receipt.cell.sentinel) == (arm, rung, False)
-    ]
+def by_cell(receipts: Iterable[Receipt]) -> dict[tuple[str, int], list[Receipt]]:
+    """Receipts by arm and rung, sentinels left out."""
+    found: dict[tuple[str, int], list[Receipt]] = defaultdict(list)
+    for receipt in receipts:
+        if not receipt.cell.sentinel:
+            found[receipt.cell.arm, receipt.cell.rung].append(receipt)
+    return found
 
 
 def _reason(receipt: Receipt) -> str:

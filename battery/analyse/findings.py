@@ -45,6 +45,7 @@ from battery.analyse.workloads import ByWorkload, by_workload, fields
 from battery.ledger import journal, strict
 from battery.ledger.claims import Bar
 from battery.ledger.journal import Events
+from battery.ledger.loading import Loaded, load, resting
 from battery.ledger.plan import Plan
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign, Earlier, Header, Screen, pretty, replace
@@ -180,24 +181,30 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
 def analyse(folder: Path) -> Findings:
     """The findings of the campaign in `folder`, finished or not; ReceiptError only where there is no campaign at all.
 
-    A receipt that cannot be read is left out and named; receipts that may not be pooled leave every verdict invalid.
+    Every byte of every receipt is read; `indexed.analyse` is quicker the second time. A receipt that cannot be read is
+    left out and named; receipts that may not be pooled leave every verdict invalid.
     """
     campaign = Campaign(folder)
     header = campaign.header()
-    seen = admitted(campaign, header)
-    sealed = campaign.sealed()
-    intact = sealed is not None and campaign.chain().seal == sealed.seal
-    return found(
-        seen.receipts,
-        header,
-        seen.complaints,
-        seen.pool,
-        sealed.seal if sealed else None,
-        intact,
-        campaign.journal(),
-        left_beside(campaign),
-        grading.quality(folder, header),
-    )
+    return analysed(campaign, header, load(campaign))
+
+
+def analysed(campaign: Campaign, header: Header, loaded: Loaded) -> Findings:
+    """The same, of receipts that have been read already."""
+    with resting():
+        seen = admitted(loaded, header)
+        sealed = campaign.sealed()
+        return found(
+            seen.receipts,
+            header,
+            seen.complaints,
+            seen.pool,
+            sealed.seal if sealed else None,
+            sealed is not None and loaded.chain.seal == sealed.seal,
+            campaign.journal(),
+            left_beside(campaign),
+            grading.quality(campaign.folder, header),
+        )
 
 
 def found(
@@ -348,7 +355,8 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _rounded(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_rounded(inner) for inner in value]
+        # numbers of receipts, by far the most of a document, are integers and nothing else
+        return value if set(map(type, value)) == {int} else [_rounded(inner) for inner in value]
     return value
 
 

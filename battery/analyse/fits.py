@@ -17,7 +17,7 @@ import msgspec
 from scipy.stats import barnard_exact
 from statsmodels.stats.proportion import proportion_confint
 
-from battery.analyse.facts import tally, tried
+from battery.analyse.facts import by_cell, tally, tried
 from battery.ledger.receipt import Receipt
 from battery.ledger.store import Header
 
@@ -59,12 +59,12 @@ def fits(
     """Every arm and rung; sentinels are left out. `besides` ran out of memory in attempts that were measured again."""
     own = [receipt for receipt in (*receipts, *besides) if not receipt.cell.sentinel]
     broken = {_window(receipt) for receipt in own if _at_load(receipt)}
+    cells = by_cell(own)
     alpha = header.plan.stopping.alpha
     known: dict[tuple[str, int], Fit] = {}
     for arm in header.arms:
         for rung in header.plan.ladder:
-            here = [r for r in own if (r.cell.arm, r.cell.rung) == (arm.name, rung)]
-            one = _fit(arm.name, rung, here, broken, alpha)
+            one = _fit(arm.name, rung, cells.get((arm.name, rung), []), broken, alpha)
             control = known.get((header.control, rung))
             known[arm.name, rung] = msgspec.structs.replace(one, barnard_p=barnard(control, one))
     return tuple(known.values())

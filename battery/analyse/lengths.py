@@ -57,7 +57,7 @@ def lengths(frame: pd.DataFrame, header: Header) -> tuple[Lengths, ...]:
     usable = frame[
         frame["counted"].astype(bool) & ~frame["sentinel"].astype(bool) & frame["outcome"].isin(_COUNTED)
         & (frame["count_source"] != "estimate") & (frame["n_tokens"] > 0)
-    ]  # fmt: skip
+    ][["arm", "rung", "block", "seed", "body_digest", "n_tokens"]]  # fmt: skip
     alpha = header.plan.stopping.alpha
     by_arm = [
         [_lengths(usable, header, arm.name, rung, alpha) for rung in header.plan.ladder]
@@ -82,7 +82,7 @@ def _lengths(
     sides = []
     for arm in (header.control, candidate):
         here = frame[(frame["rung"] == rung) & (frame["arm"] == arm)]
-        keys = zip(here["block"], here["seed"], here["body_digest"], strict=True)
+        keys = zip(*(here[name].tolist() for name in ("block", "seed", "body_digest")), strict=True)
         sides.append(dict(zip(keys, here["n_tokens"].astype(int).tolist(), strict=True)))
     pairs = {key: (n, sides[1][key]) for key, n in sides[0].items() if key in sides[1]}
     logs: dict[int, list[float]] = defaultdict(list)

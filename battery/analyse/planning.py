@@ -179,7 +179,7 @@ class _Basis:
         self, frame: Any, traces: Mapping[int, Any], header: Header, plan: Plan, arms: tuple[str, ...],
         costs: Costs, margin: float | None,
     ) -> None:  # fmt: skip
-        self._frame, self._traces, self._header = frame, traces, header
+        self._sides, self._traces, self._header = pairs.Sides(frame), traces, header
         self._plan, self._arms, self._costs, self._margin = plan, arms, costs, margin
 
     def margin(self, metric: str, rung: int) -> float:
@@ -205,7 +205,7 @@ class _Basis:
         plan, known = self._plan, self._header.plan.ladder
         source = min(known, key=lambda there: abs(math.log(there / rung)))
         found = pairs.match(
-            self._frame, self._traces, self._header.plan, metric, source, (self._arms[0], candidate)
+            self._sides, self._traces, self._header.plan, metric, source, (self._arms[0], candidate)
         )
         estimate = stats.paired(list(found.by_block().values()))
         bare = Endpoint(

@@ -10,8 +10,8 @@ from collections.abc import Hashable, Sequence
 
 import msgspec
 import numpy as np
-import statsmodels.api as sm
 from scipy import stats as scipy_stats
+from statsmodels.regression.linear_model import OLS
 from statsmodels.stats.proportion import proportion_confint
 
 LEVEL = 0.95
@@ -78,7 +78,7 @@ def mean(values: np.ndarray, clusters: Sequence[Hashable]) -> tuple[float, float
     with warnings.catch_warnings():
         # a single regressor: the rank of the sandwich is no concern
         warnings.simplefilter("ignore")
-        fit = sm.OLS(values, np.ones(len(values))).fit(
+        fit = OLS(values, np.ones(len(values))).fit(
             cov_type="cluster", cov_kwds={"groups": groups}, use_t=True
         )
     return at, float(fit.bse[0]), df

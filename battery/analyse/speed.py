@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from battery.analyse import stats
-from battery.analyse.pairs import Pairs, match
+from battery.analyse.pairs import Pairs, Sides, match
 from battery.analyse.rows import MEASURES
 from battery.analyse.sensitivity import Sensitivity, sensitivity
 from battery.analyse.stats import Verdict, Word
@@ -23,6 +23,11 @@ MAIN = ("decode", "prefill", "ttft", "peak_memory")
 FACTORS = ("tokens_per_step", "seconds_per_step", "acceptance")
 COMPARED = (*MAIN, *FACTORS)
 """Metrics that get a ratio. End-to-end time and TPOT do not: they follow the length of the answer."""
+
+_OF_A_LEVEL = (
+    "arm", "rung", "sequence", "window", "outcome", "counted", "pooled", "prefill_source", "memory_source",
+)  # fmt: skip
+"""Columns that a level is computed from, beside the metric's own."""
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +109,7 @@ class Ladder(msgspec.Struct, frozen=True, kw_only=True):
 
 def levels(frame: pd.DataFrame, header: Header) -> tuple[Level, ...]:
     """Every arm × metric × rung, also those without a value; metrics that no receipt has are left out."""
-    measured = frame[~frame["sentinel"].astype(bool)]
+    measured = frame[~frame["sentinel"].astype(bool)][[*_OF_A_LEVEL, *MEASURES]]
     cells = {
         (arm.name, rung): measured[(measured["arm"] == arm.name) & (measured["rung"] == rung)]
         for arm in header.arms
@@ -121,7 +126,9 @@ def levels(frame: pd.DataFrame, header: Header) -> tuple[Level, ...]:
 
 def _level(seen: pd.DataFrame, arm: str, metric: str, rung: int, alpha: float) -> Level:
     """One arm's value at one rung, over the pooled ones of the rows `seen` there."""
-    here = seen[seen["pooled"].astype(bool) & seen[metric].notna()]
+    column = {"prefill": "prefill_source", "peak_memory": "memory_source"}.get(metric)
+    wanted = [metric, "window", "sequence", *([column] if column else [])]
+    here = seen.loc[seen["pooled"].astype(bool) & seen[metric].notna(), wanted]
     here = here[here[metric] > 0]
     values = [float(value) for value in here[metric]]
     by_window: dict[int, list[float]] = {}
@@ -134,7 +141,6 @@ def _level(seen: pd.DataFrame, arm: str, metric: str, rung: int, alpha: float) -
         for number, own in by_window.items()
     ]
     mean = stats.geometric([math.log(value) for _, value in windows], alpha)
-    column = {"prefill": "prefill_source", "peak_memory": "memory_source"}.get(metric)
     return Level(
         arm=arm, metric=metric, rung=rung,
         value=mean.value if mean else None,
@@ -167,6 +173,7 @@ def compare(
 ) -> tuple[Comparison, ...]:
     """Every candidate against the control, corrected and judged; `complete` is the number of complete blocks."""
     families: list[list[Comparison]] = []
+    sides = Sides(frame)
     for candidate in header.arms[1:]:
         for metric in COMPARED:
             if metric not in MAIN and not both_have(frame, metric, header.control, candidate.name):
@@ -174,7 +181,7 @@ def compare(
             families.append(
                 [
                     compared(
-                        match(frame, traces, header.plan, metric, rung, (header.control, candidate.name)),
+                        match(sides, traces, header.plan, metric, rung, (header.control, candidate.name)),
                         header, candidate.name, rung,
                     )
                     for rung in header.plan.ladder
@@ -187,13 +194,13 @@ def primary(
     frame: pd.DataFrame, traces: Mapping[int, Trace], header: Header, complete: int
 ) -> tuple[Comparison, ...]:
     """The primary endpoint alone, once per candidate, judged as `compare` judges it: what a look needs."""
-    plan = header.plan
+    plan, sides = header.plan, Sides(frame)
     # a screen corrects it together with the other rungs
     rungs = plan.ladder if header.screen else (plan.anchor,)
     families = [
         [
             compared(
-                match(frame, traces, plan, plan.primary.metric, rung, (header.control, candidate.name)),
+                match(sides, traces, plan, plan.primary.metric, rung, (header.control, candidate.name)),
                 header, candidate.name, rung,
             )
             for rung in rungs

@@ -14,7 +14,7 @@ import msgspec
 import pandas as pd
 
 from battery.analyse import speed
-from battery.analyse.pairs import match
+from battery.analyse.pairs import Sides, match
 from battery.analyse.speed import FACTORS, Comparison, Level
 from battery.ledger.store import Header
 from battery.ledger.trace import Trace
@@ -83,14 +83,14 @@ def by_workload(
 
 def _compared(frame: pd.DataFrame, traces: Mapping[int, Trace], header: Header) -> list[Comparison]:
     """Every candidate, metric and rung on one kind of text, before correction."""
-    found = []
+    found, sides = [], Sides(frame)
     for candidate in (arm.name for arm in header.arms[1:]):
         for metric in SHOWN:
             if metric != "decode" and not speed.both_have(frame, metric, header.control, candidate):
                 continue
             for rung in header.plan.ladder:
                 arms = (header.control, candidate)
-                pairs = match(frame, traces, header.plan, metric, rung, arms)
+                pairs = match(sides, traces, header.plan, metric, rung, arms)
                 one = speed.compared(pairs, header, candidate, rung)
                 found.append(msgspec.structs.replace(one, primary=False, sensitivity=None))
     return found

@@ -12,6 +12,7 @@ import typer
 
 from battery.choices import chosen
 from battery.cli.options import RootOption, app, out
+from battery.cli.reading import analysed
 from battery.ledger.errors import InputError
 
 
@@ -30,7 +31,6 @@ def diff(
     with the reasons behind the comparison.
     """
     from battery.analyse import contrast as contrasting
-    from battery.analyse import findings as analysis
     from battery.render import contrasting as telling
 
     folders = chosen([one, other], root)
@@ -40,7 +40,7 @@ def diff(
     names = (
         (str(folders[0]), str(folders[1])) if same else (folders[0].name, folders[1].name)
     )  # fmt: skip
-    found = contrasting.contrast(names, analysis.analyse(folders[0]), analysis.analyse(folders[1]))
+    found = contrasting.contrast(names, analysed(folders[0]), analysed(folders[1]))
     if as_json:
         sys.stdout.write(json.dumps(msgspec.to_builtins(found)) + "\n")
     else:

@@ -10,7 +10,7 @@ import typer
 
 from battery.choices import chosen
 from battery.cli.options import RootOption, app, out
-from battery.cli.reading import refuse
+from battery.cli.reading import analysed, refuse
 from battery.ledger.disk import replace
 
 
@@ -33,11 +33,10 @@ def pr(
     estimates by other methods, 1.5 windows, 1.6 speculation, 2 method, 1.4 long contexts, 3 switches. Exit 8 where the
     linter finds something in it; it is written all the same.
     """
-    from battery.analyse import findings as analysis
     from battery.render import pull_request
     from battery.render.lint.check import lint
 
-    found = analysis.analyse(chosen([campaign], root)[0])
+    found = analysed(chosen([campaign], root)[0])
     text = pull_request.body(found, base)
     if output is None:
         sys.stdout.write(text)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from battery import interruption
 from battery.cli.checking import line
-from battery.cli.reading import refuse, told_violations
+from battery.cli.reading import analysed, refuse, told_violations
 from battery.ledger.errors import CellsFailed
 from battery.ledger.plan import Plan
 from battery.terminal import failed_cells
@@ -25,13 +25,12 @@ def publish(
     CellsFailed when more cells failed than the plan allows; VerifyFailed when the page breaks a rule of the linter.
     Both come last: everything is written by then.
     """
-    from battery.analyse import findings as analysis
     from battery.render import charts as drawing
     from battery.render import replaying, tables
     from battery.render import report as reporting
     from battery.render.html.page import write_page
 
-    found = analysis.analyse(folder)
+    found = analysed(folder)
     interruption.check()
     drawn = drawing.draw(found)
     drawing.render_charts(found, root / "charts" / folder.name, drawn)

@@ -26,11 +26,10 @@ if TYPE_CHECKING:
 @app.command(epilog="Examples: battery charts · battery charts reference-cpu")
 def charts(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> None:
     """Draw the charts of campaigns from their receipts: SVG, the same bytes every time."""
-    from battery.analyse import findings as analysis
     from battery.render import charts as drawing
 
     for folder in chosen(campaigns, root):
-        written = drawing.render_charts(analysis.analyse(folder), root / "charts" / folder.name)
+        written = drawing.render_charts(analysed(folder), root / "charts" / folder.name)
         out().print(f"{root / 'charts' / folder.name}: {len(written)} files", markup=False)
 
 
@@ -40,18 +39,26 @@ def report(campaigns: CampaignsArgument = None, root: RootOption = Path()) -> No
 
     Exit 8 where the linter finds something in a page; it is written all the same, so that it can be read.
     """
-    from battery.analyse import findings as analysis
     from battery.render import report as reporting
     from battery.render.html.page import write_page
 
     violations = 0
     for folder in chosen(campaigns, root):
-        found = analysis.analyse(folder)
+        found = analysed(folder)
         page, figures = reporting.write_report(found, root / "reports")
         for path in (page, figures, write_page(folder, found, root / "reports")):
             out().print(str(path), markup=False)
         violations += told_violations(page, found)
     refuse(violations)
+
+
+def analysed(folder: Path) -> Findings:
+    """The findings of a campaign, from its index where it is large; a line on standard error where none can be kept."""
+    from battery.analyse import indexed
+
+    if why := indexed.slowed(folder):
+        typer.echo(f"{folder.name}: {why}", err=True)
+    return indexed.analyse(folder)
 
 
 def told_violations(page: Path, found: Findings | None) -> int:
@@ -128,11 +135,10 @@ def beside(
 ) -> None:
     """Set a replay's intervals beside those of the campaign whose texts it follows, over equally many blocks."""
     from battery.analyse import beside as comparing
-    from battery.analyse import findings as analysis
     from battery.render import replaying
 
     folder = chosen([campaign], root)[0]
-    replayed = analysis.analyse(folder)
+    replayed = analysed(folder)
     source = replayed.plan.replayed
     if source is None:
         raise InputError(
@@ -140,7 +146,7 @@ def beside(
         )
     beside_it = folder.parent / source.campaign
     free = beside_it if (beside_it / HEADER).is_file() else chosen([source.campaign], root)[0]
-    found = comparing.beside(replayed, analysis.analyse(free))
+    found = comparing.beside(replayed, analysed(free))
     if as_json:
         sys.stdout.write(json.dumps(msgspec.to_builtins(found)) + "\n")
         return
@@ -161,7 +167,6 @@ def combine(
 ) -> None:
     """Combine campaigns of the same arms, from several machines or sessions, into one ratio by random effects."""
     from battery.analyse import combine as combining
-    from battery.analyse import findings as analysis
     from battery.render import combining as telling
 
     folders = chosen(campaigns, root)
@@ -173,7 +178,7 @@ def combine(
         for name, folder in zip(names, folders, strict=True)
     ]
     found = combining.combine(
-        {name: analysis.analyse(folder) for name, folder in zip(shown, folders, strict=True)}
+        {name: analysed(folder) for name, folder in zip(shown, folders, strict=True)}
     )
     if not found.comparisons:
         why = "; ".join(f"{name} is left out: {why}" for name, why in found.left_out)

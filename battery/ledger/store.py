@@ -9,6 +9,8 @@ receipts/<campaign>/
   seal.json          sha256 of header, prompts, journal and receipts, chained in order
   quality/           answers to coding tasks and their scores (ledger.saved); asked later, so not in the seal
   damaged/           receipts that a power cut or a bad disk left unreadable; never pooled, not in the seal
+  .index.parquet, .index.findings   what a second look at a large campaign need not compute again (ledger.index,
+                     analyse.indexed): not in the seal, not in git, and nothing is lost with them
 
 A name that begins with .part- is a file on its way; what a killed battery left of them goes at the next start.
 """
@@ -17,6 +19,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -30,6 +34,7 @@ from battery.ledger.disk import PART, write_once, writing
 from battery.ledger.disk import replace as replace
 from battery.ledger.errors import BatteryError, ReceiptError
 from battery.ledger.plan import Plan
+from battery.ledger.pool import Pool
 from battery.ledger.receipt import SCHEMA, Receipt
 
 HEADER, PROMPTS, JOURNAL, SEAL = "campaign.json", "prompts.json", "journal.jsonl", "seal.json"
@@ -41,11 +46,14 @@ _REMEDY = {
     PROMPTS: "restore it from version control or a copy, or start a new campaign: prompts are never sized twice",
     SEAL: "restore it from version control, or delete it and run the campaign again: it is sealed anew",
 }
-_RECEIPT_REMEDY = (
+RECEIPT_REMEDY = (
     "restore it from version control, or run the campaign again: while it is not sealed, the file is set aside and"
     " its block measured anew"
 )
 
+
+_RECEIPT = re.compile(r"[0-9]{4}.*-b.*\.json", re.DOTALL)
+"""The name of a receipt's file: its number, then its coordinates."""
 
 Screen = Literal["", "knockout", "isolate"]
 
@@ -196,7 +204,7 @@ class Campaign:
 
     def _receipt(self, path: Path) -> Receipt:
         """One receipt."""
-        return strict.read_json(path, Receipt, _RECEIPT_REMEDY)
+        return strict.read_json(path, Receipt, RECEIPT_REMEDY)
 
     def note(self, event: str, **facts: object) -> None:
         """Append one line to the journal, behind whatever a crash may have left of the last one."""
@@ -230,15 +238,20 @@ class Campaign:
 
     def paths(self) -> list[Path]:
         """Receipt files in the order they were written."""
-        return sorted(
-            self.folder.glob("[0-9][0-9][0-9][0-9]*-b*.json"),
-            key=lambda path: (len(path.name.split("-")[0]), path.name),
-        )
+        return [self.folder / name for name in self.names()]
+
+    def names(self) -> list[str]:
+        """The names of the receipt files in the order they were written."""
+        try:
+            with os.scandir(self.folder) as entries:
+                found = [entry.name for entry in entries if _RECEIPT.fullmatch(entry.name)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(found, key=lambda name: (name.index("-"), name))
 
     def numbers(self) -> set[int]:
         """Every number of which the folder has a receipt, readable or not, those in damaged/ included."""
-        names = (*(path.name for path in self.paths()), *self.damaged())
-        return {int(name.split("-")[0]) for name in names}
+        return {int(name.split("-")[0]) for name in (*self.names(), *self.damaged())}
 
     def damaged(self) -> list[str]:
         """The names of the receipts in damaged/."""
@@ -270,15 +283,19 @@ class Campaign:
 
     def chain(self) -> Seal:
         """The chain over the files as they are now: link = sha256(previous link + name + sha256 of the file)."""
-        link, files = strict.digest(self.folder.name), {}
+        return self.chained((path.name, strict.digest(path.read_bytes())) for path in self.paths())
+
+    def chained(self, receipts: Iterable[tuple[str, str]]) -> Seal:
+        """The same where the digests of the receipts, with their names and in order, are known already."""
+        link = strict.digest(self.folder.name)
         fixed = [
-            self.folder / name
+            (name, strict.digest((self.folder / name).read_bytes()))
             for name in (HEADER, PROMPTS, JOURNAL)
             if (self.folder / name).is_file()
         ]
-        for path in [*fixed, *self.paths()]:
-            files[path.name] = strict.digest(path.read_bytes())
-            link = strict.digest(f"{link}\n{path.name}\n{files[path.name]}")
+        files = dict([*fixed, *receipts])
+        for name, digest in files.items():
+            link = strict.digest(f"{link}\n{name}\n{digest}")
         return Seal(campaign=self.folder.name, files=files, seal=link)
 
     def sealed(self) -> Seal | None:
@@ -326,49 +343,10 @@ def complete_blocks(receipts: Iterable[Receipt], header: Header) -> dict[int, li
 
 
 def check_pool(receipts: Iterable[Receipt], header: Header) -> None:
-    """ReceiptError when receipts do not belong together.
-
-    That is: another campaign, plan, schema, arm or model, a replay among free runs, one cell twice, or a plan that is
-    not the one its digest names.
-    """
-    if header.plan.digest != header.plan_digest:
-        raise ReceiptError(
-            f"{header.campaign}: {HEADER} holds another plan than its digest names; restore the file"
-        )
-    replayed = header.plan.replayed is not None
-    seen: dict[tuple[object, ...], int] = {}
-    models: dict[str, object] = {}
+    """ReceiptError when receipts do not belong together (`Pool`)."""
+    pool = Pool(header)
     for receipt in receipts:
-        where = f"{header.campaign}: receipt {receipt.sequence}"
-        same = (
-            ("schema", receipt.schema, header.schema),
-            ("campaign", receipt.campaign, header.campaign),
-            ("plan digest", receipt.plan_digest, header.plan_digest),
-            (
-                f"digest of arm {receipt.cell.arm}",
-                receipt.arm_digest,
-                header.arm_digests.get(receipt.cell.arm),
-            ),
-        )
-        for what, found, wanted in same:
-            if found != wanted:
-                raise ReceiptError(
-                    f"{where}: {what} is {found}, the campaign's is {wanted}; these may not be pooled"
-                )
-        if receipt.outcome == "ok" and ("forced_tokens" in receipt.request.sampler) != replayed:
-            kinds = ("a replay", "free") if replayed else ("free", "a replay")
-            raise ReceiptError(
-                f"{where}: the campaign is {kinds[0]} and this run was {kinds[1]}; these may not be pooled"
-            )
-        key = (receipt.attempt, msgspec.json.encode(receipt.cell))
-        if key in seen:
-            raise ReceiptError(
-                f"{where}: the same cell as receipt {seen[key]}; a cell has one receipt"
-            )
-        seen[key] = receipt.sequence
-        digest = receipt.model.get("digest")
-        if digest is not None and models.setdefault(receipt.cell.arm, digest) != digest:
-            raise ReceiptError(f"{where}: arm {receipt.cell.arm} ran on two models ({digest} here)")
+        pool.admit(receipt)
 
 
 def ended_by_rule(campaign: Campaign) -> int | None:

@@ -97,17 +97,23 @@ def read_json(path: Path, kind: type[T], remedy: str = "restore it from version 
     `Torn` is the ReceiptError of a file that is no JSON at all, as a power cut or a bad disk leaves it.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        data = path.read_bytes()
     except FileNotFoundError as missing:
         raise ReceiptError(f"{path}: no such file; {remedy}") from missing
+    return decoded(data, path, kind, remedy)
+
+
+def decoded(data: bytes, path: Path, kind: type[T], remedy: str) -> T:
+    """The bytes of the file at `path` as a `kind`, with the errors of `read_json`."""
+    try:
+        return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as other:
         raise ReceiptError(
             f"{path}: cannot be read, it is of another shape ({other}); {remedy}, or read it with the battery that"
             " wrote it"
         ) from other
     except (msgspec.DecodeError, UnicodeDecodeError) as broken:
-        size = path.stat().st_size
-        raise Torn(f"{path}: cannot be read ({size} bytes: {broken}); {remedy}") from broken
+        raise Torn(f"{path}: cannot be read ({len(data)} bytes: {broken}); {remedy}") from broken
 
 
 class Torn(ReceiptError):

@@ -61,7 +61,7 @@ def lengths(findings: Findings) -> str:
         (
             one.candidate, f"{one.rung:,}", words.figure(one.control_tokens, 4), words.figure(one.candidate_tokens, 4),
             words.interval(one.estimate), f"{one.unequal} of {one.pairs}", words.pvalue(one.p_corrected),
-            "differ" if one.differs else "no difference shown",
+            "differ" if one.differs else "not shown to differ",
         )
         for one in here
     ]  # fmt: skip

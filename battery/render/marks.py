@@ -18,7 +18,8 @@ import msgspec
 OPEN, THEN, CLOSE = "\ue000", "\ue001", "\ue002"
 """Private characters, so that no text says them on purpose: `OPEN number THEN figure CLOSE`."""
 _BARE = re.compile(f"{OPEN}\\d+{THEN}|{CLOSE}")
-_ANY = str.maketrans(dict.fromkeys((OPEN, THEN, CLOSE), "\ufffd"))
+_SIGNS = (OPEN, THEN, CLOSE)
+_ANY = str.maketrans(dict.fromkeys(_SIGNS, "\ufffd"))
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -82,4 +83,4 @@ def bare(text: str) -> str:
 
 def harmless(text: str) -> str:
     """`text` in which nothing looks like a mark: what an engine said cannot lead to a source."""
-    return text.translate(_ANY)
+    return text.translate(_ANY) if any(sign in text for sign in _SIGNS) else text

@@ -13,15 +13,15 @@ from battery.render.marks import cited
 from battery.render.tables import corrections
 from battery.render.words import table
 
+MOST_SEEDS = 500
+"""Seeds of a campaign that a report lists one by one."""
+
 
 def method(findings: Findings) -> str:
     """The settings, one per row."""
     plan, sampler = findings.plan, findings.plan.sampler
     most = f"{'at most ' if findings.stopped.planned else ''}{plan.blocks}"
     top_k = sampler.top_k or "not cut"
-    per_block = "; ".join(
-        f"{block}: {', '.join(map(str, seeds))}" for block, seeds in findings.seeds.items()
-    )
     rows: list[tuple[str, str]] = [
         ("plan", f"{plan.name}, digest {findings.plan_digest[:16]}"),
         *replaying.method(findings),
@@ -30,7 +30,7 @@ def method(findings: Findings) -> str:
         ("stopping rule", rule(plan, len(findings.arms))),
         ("order", " · ".join("-".join(block) for block in findings.order)),
         ("coin", findings.coin),
-        ("seeds", f"campaign {findings.seed}; {plan.seeds} {_fresh(findings)}, common to its arms ({per_block})"),
+        ("seeds", f"campaign {findings.seed}; {plan.seeds} {_fresh(findings)}, common to its arms ({_of(findings)})"),
         ("sentinel", "one prompt in every window, for drift and determinism only" if plan.sentinel else "none"),
         ("sampler asked", f"temperature {sampler.temperature:g}, top-p {sampler.top_p:g}, top-k {top_k}"),
         ("output", f"{sampler.min_tokens} to {sampler.max_tokens} tokens"),
@@ -51,6 +51,17 @@ def method(findings: Findings) -> str:
     rows.append(("battery", _pairs(findings.battery) or "not told"))
     rows.append(("baseline", _pairs(findings.baseline) or "not taken"))
     return table(["setting", "value"], rows)
+
+
+def _of(findings: Findings) -> str:
+    """The seeds of every block; beyond MOST_SEEDS of them, those in a row by the first, the last and their number."""
+    told = []
+    for block, seeds in findings.seeds.items():
+        row = seeds == tuple(range(seeds[0], seeds[0] + len(seeds))) if seeds else False
+        short = row and sum(map(len, findings.seeds.values())) > MOST_SEEDS
+        listed = f"{seeds[0]} to {seeds[-1]}, {len(seeds)}" if short else ", ".join(map(str, seeds))
+        told.append(f"{block}: {listed}")
+    return "; ".join(told)
 
 
 def _mix(plan: Plan) -> str:

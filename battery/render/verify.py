@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from battery.analyse.findings import Findings, analyse
+from battery.analyse.findings import Findings, analysed
 from battery.ledger.errors import PlanError, ReceiptError
+from battery.ledger.loading import load
 from battery.ledger.plan import check
 from battery.ledger.store import HEADER, Campaign, ended_by_rule, pretty
 from battery.render import verify_quality, verify_receipts
@@ -69,10 +70,9 @@ def verify(root: Path, campaign: str) -> list[Problem]:
     try:
         found += verify_receipts.fixed(store)
         check(store.header().plan, f"{HEADER} plan")
-        findings = analyse(store.folder)
-        receipts, complaints = store.readable()
-        read = verify_receipts.Read(receipts, complaints, store.chain())
-        found += verify_receipts.problems(store, read, ended_by_rule(store) or findings.asked)
+        loaded = load(store)  # every byte, never from an index
+        findings = analysed(store, store.header(), loaded)
+        found += verify_receipts.problems(store, loaded, ended_by_rule(store) or findings.asked)
         found += [
             Problem(place=where, what=what, remedy=remedy)
             for where, what, remedy in verify_quality.problems(store)

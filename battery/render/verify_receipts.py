@@ -6,11 +6,12 @@ Read from the files as they lie there: no index, no earlier analysis.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from battery.ledger.errors import ReceiptError
+from battery.ledger.loading import Loaded
 from battery.ledger.receipt import SCHEMA, Receipt
 from battery.ledger.store import (
     HEADER,
@@ -47,19 +48,14 @@ class _Prompts(msgspec.Struct, frozen=True):
     prompts: tuple[_Sized, ...]
 
 
-class Read(NamedTuple):
-    """A campaign's files as they were just read, every byte of them."""
+def problems(store: Campaign, read: Loaded, blocks: int) -> Iterator[Problem]:
+    """Everything about a campaign's own files that does not hold; its first `blocks` blocks must be whole.
 
-    receipts: list[Receipt]
-    complaints: list[str]
-    chain: Seal
-
-
-def problems(store: Campaign, read: Read, blocks: int) -> Iterator[Problem]:
-    """Everything about a campaign's own files that does not hold; its first `blocks` blocks must be whole."""
+    `read` are the files as they were just read, every byte of them.
+    """
     header = store.header()
     where = f"receipts/{store.folder.name}"
-    receipts, complaints = read.receipts, read.complaints
+    receipts, complaints = read.receipts, list(read.complaints.values())
     yield from _seal(store, read.chain)
     for complaint in complaints:
         # the folder may be a temporary one: a place is told from receipts/ on
