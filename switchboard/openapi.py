@@ -105,7 +105,8 @@ def _operation(way: Way, key: bool) -> dict[str, Any]:
     good: dict[str, Any] = {"type": "object"} if way.media == (JSON,) else {"type": "string"}
     if EVENTS in way.media:
         good = ANSWER
-    content = {one: {"schema": good if one == JSON else {"type": "string"}} for one in way.media}
+    forms = {JSON: good, EVENTS: EVENT}
+    content = {one: {"schema": forms.get(one, {"type": "string"})} for one in way.media}
     wrong = [*([400, 404, 413, 500, 507] if way.body else []), *([401] if key else [])]
     named = re.findall(r"{(\w+)", way.path)
     wrong += [404] if named else []
@@ -125,6 +126,10 @@ def _operation(way: Way, key: bool) -> dict[str, Any]:
         shape = {"$ref": f"#/components/schemas/{way.body.__name__}"}
         told["requestBody"] = {"required": True, "content": {JSON: {"schema": shape}}}
     return told
+
+
+EVENT = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
+"""One event: what a schema of a stream is of, in OpenAPI before 3.2."""
 
 
 def _schemas(shapes: list[type[msgspec.Struct]], model: str, vocabulary: int) -> dict[str, Any]:

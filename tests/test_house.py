@@ -44,6 +44,13 @@ def test_tests_and_benchmarks_are_small_too() -> None:
     assert not long
 
 
+def test_no_two_modules_of_the_tests_have_one_name() -> None:
+    """They import each other by it, from any folder: the second would be the first."""
+    names = [path.name for path in (ROOT / "tests").rglob("*.py") if "fixtures" not in path.parts]
+    twice = {name for name in names if names.count(name) > 1}
+    assert twice <= {"conftest.py", "__init__.py"}
+
+
 def test_every_arm_and_plan_loads_and_every_backend_is_one() -> None:
     for name in known_arms(ROOT / "arms"):
         arm = load_arm(name, ROOT / "arms")

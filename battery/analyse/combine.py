@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from scipy.stats import t
+import scipy
 
 from battery.analyse import likeness, pooling, speed, stats
 from battery.analyse.findings import Findings
@@ -207,7 +207,7 @@ def _no_part(found: Comparison | None) -> str:
 def _study(name: str, found: Estimate, alpha: float) -> Study:
     """A campaign's own estimate, its interval at the level of the combination: its own rule may have set another."""
     se = (found.sd or 0.0) / math.sqrt(found.blocks)
-    reach = float(t.ppf(1 - alpha / 2, found.blocks - 1)) * se
+    reach = float(scipy.stats.t.ppf(1 - alpha / 2, found.blocks - 1)) * se
     return Study(
         campaign=name, ratio=found.ratio, low=found.ratio * math.exp(-reach), high=found.ratio * math.exp(reach),
         blocks=found.blocks, se=se,

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import msgspec
-from scipy.stats import t
+import scipy
 
 from battery.analyse import combine as combining
 from battery.analyse import likeness, speed, stats
@@ -242,8 +242,8 @@ def _apart(one: _Mean, other: _Mean, margin: float, alpha: float) -> Apart:
     log, variance = other.log - one.log, one.variance + other.variance
     df = variance**2 / sum(each.variance**2 / (each.blocks - 1) for each in (one, other))
     se, bound = math.sqrt(variance), math.log1p(margin)
-    reach = float(t.ppf(1 - alpha / 2, df)) * se
+    reach = float(scipy.stats.t.ppf(1 - alpha / 2, df)) * se
     return Apart(
         ratio=math.exp(log), low=math.exp(log - reach), high=math.exp(log + reach), df=df,
-        p=float(2 * t.sf(abs(log) / se, df)), tost_p=float(t.sf((bound - abs(log)) / se, df)),
+        p=float(2 * scipy.stats.t.sf(abs(log) / se, df)), tost_p=float(scipy.stats.t.sf((bound - abs(log)) / se, df)),
     )  # fmt: skip

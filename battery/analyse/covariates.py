@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
+import scipy
 
 from battery.analyse.speed import Comparison
 from battery.ledger.receipt import Reading, Receipt
@@ -79,7 +79,7 @@ def _covariate(
     d, difference = np.asarray(pairs).T
     if float(np.ptp(d)) <= 1e-12 or float(np.ptp(difference)) <= 1e-12:
         return None
-    test = spearmanr(difference, d)
+    test = scipy.stats.spearmanr(difference, d)
     return Covariate(
         candidate=one.candidate, reading=name, blocks=len(pairs), rho=float(test.statistic), p=float(test.pvalue)
     )  # fmt: skip

@@ -14,8 +14,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
-from scipy.stats import barnard_exact
-from statsmodels.stats.proportion import proportion_confint
+import scipy
 
 from battery.analyse.facts import by_cell, tally, tried
 from battery.ledger.receipt import Receipt
@@ -83,7 +82,7 @@ def barnard(control: Fit | None, one: Fit) -> float | None:
         [control.launches_fit, one.launches_fit],
         [control.launches - control.launches_fit, one.launches - one.launches_fit],
     ]
-    return float(barnard_exact(table).pvalue)
+    return float(scipy.stats.barnard_exact(table).pvalue)
 
 
 def _window(receipt: Receipt) -> tuple[int, int]:
@@ -102,6 +101,8 @@ def _fit(
     arm: str, rung: int, here: Sequence[Receipt], broken: set[tuple[int, int]], alpha: float
 ) -> Fit:
     """One arm at one rung; `broken` are launches that never came to a cell."""
+    from statsmodels.stats.proportion import proportion_confint
+
     real = [receipt for receipt in here if tried(receipt)]
     held = [receipt for receipt in real if receipt.outcome in _HELD]
     out = [receipt for receipt in real if receipt.outcome == "oom"]

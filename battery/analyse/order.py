@@ -10,9 +10,6 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from statsmodels.regression.linear_model import OLS
-from statsmodels.stats.diagnostic import acorr_ljungbox
-from statsmodels.stats.stattools import durbin_watson
 
 from battery.analyse.speed import Comparison
 from battery.ledger.store import Header
@@ -46,6 +43,10 @@ def order_effect(one: Comparison, header: Header, run: Sequence[int]) -> Order:
 
     `run` are the blocks in the order in which they ran: that they follow each other is a question of time.
     """
+    from statsmodels.regression.linear_model import OLS
+    from statsmodels.stats.diagnostic import acorr_ljungbox
+    from statsmodels.stats.stattools import durbin_watson
+
     known = dict(one.by_block)
     blocks = [(block, math.log(known[block])) for block in run if block in known]
     signs = [

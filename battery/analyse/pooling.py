@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from scipy import stats as scipy_stats
-from statsmodels.stats.meta_analysis import combine_effects
+import scipy
 
 from battery.analyse import stats
 
@@ -54,6 +53,8 @@ def pool(
     variance mean with Meier's variance (Biometrics 1953), (1 + 4 Σ p(1 − p)/(K − 1)) / Σw with p = w/Σw, and t on Welch
     and Satterthwaite's degrees of freedom, because each weight is itself an estimate from few `blocks`.
     """
+    from statsmodels.stats.meta_analysis import combine_effects
+
     effects, spread = np.asarray(logs, dtype=float), np.asarray(variances, dtype=float)
     if effects.size < 2 or not (spread > 0).all():
         raise ValueError("give two campaigns or more, each with a variance above zero")
@@ -68,14 +69,14 @@ def pool(
     own_df = np.asarray(blocks, dtype=float) - 1
     fixed_df = 1 / float((share**2 / own_df).sum())
     wider = math.sqrt(1 + 4 * float((share * (1 - share) / own_df).sum()))
-    reach = float(scipy_stats.t.ppf(1 - alpha / 2, fixed_df)) * wider * float(found.sd_eff_w_fe)
+    reach = float(scipy.stats.t.ppf(1 - alpha / 2, fixed_df)) * wider * float(found.sd_eff_w_fe)
     fixed = float(found.mean_effect_fe)
     # from residuals: the difference of sums that statsmodels takes loses all digits where one variance is tiny
     q = float(((effects - fixed) ** 2 / spread).sum())
     return Pooled(
         campaigns=effects.size, ratio=math.exp(mean), low=math.exp(low), high=math.exp(high),
-        p=float(2 * scipy_stats.t.sf(abs(mean) / se, df)), se=se, tau=math.sqrt(float(found.tau2)),
-        q=q, q_p=float(scipy_stats.chi2.sf(q, df)), i2=max(0.0, 1 - df / q) if q > 0 else 0.0,
+        p=float(2 * scipy.stats.t.sf(abs(mean) / se, df)), se=se, tau=math.sqrt(float(found.tau2)),
+        q=q, q_p=float(scipy.stats.chi2.sf(q, df)), i2=max(0.0, 1 - df / q) if q > 0 else 0.0,
         fixed_ratio=math.exp(fixed), fixed_low=math.exp(fixed - reach), fixed_high=math.exp(fixed + reach),
     )  # fmt: skip
 
@@ -83,4 +84,4 @@ def pool(
 def equivalence(found: Pooled, margin: float) -> float:
     """TOST p: the larger of two one-sided t tests of the pooled log ratio against ± log(1 + margin)."""
     room = math.log1p(margin) - abs(math.log(found.ratio))
-    return float(scipy_stats.t.sf(room / found.se, found.campaigns - 1))
+    return float(scipy.stats.t.sf(room / found.se, found.campaigns - 1))

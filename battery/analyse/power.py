@@ -10,9 +10,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy import integrate
-from scipy import stats as scipy_stats
-from statsmodels.stats.power import TTestPower
+import scipy
 
 from battery.analyse import stats
 
@@ -32,7 +30,7 @@ def upper_sd(sd: float, blocks: int) -> float | None:
     """The value that the true spread is below, 80 times of 100: sd · √((K−1) / χ²(.2, K−1)); None below two blocks."""
     if blocks < 2:
         return None
-    return sd * math.sqrt((blocks - 1) / float(scipy_stats.chi2.ppf(1 - SURE, blocks - 1)))
+    return sd * math.sqrt((blocks - 1) / float(scipy.stats.chi2.ppf(1 - SURE, blocks - 1)))
 
 
 def difference_blocks(sd: float, margin: float, alpha: float = stats.ALPHA) -> int | None:
@@ -40,6 +38,8 @@ def difference_blocks(sd: float, margin: float, alpha: float = stats.ALPHA) -> i
 
     At least three; None above MOST_BLOCKS. Formula: the noncentral t of TTestPower with effect log(1 + margin) / sd.
     """
+    from statsmodels.stats.power import TTestPower
+
     least = stats.detectable(sd, _LEAST, alpha)
     if least is not None and least <= margin:
         return _LEAST
@@ -60,16 +60,16 @@ def equivalence_power(sd: float, margin: float, blocks: int, alpha: float = stat
     if sd <= 0:
         return 1.0
     df = blocks - 1
-    critical = float(scipy_stats.t.ppf(1 - alpha, df))
+    critical = float(scipy.stats.t.ppf(1 - alpha, df))
     reach = math.sqrt(blocks) * math.log1p(margin) / sd
-    law = scipy_stats.chi2(df)
+    law = scipy.stats.chi2(df)
     top = float(law.cdf(df * (reach / critical) ** 2))
 
     def rejects(u: np.ndarray) -> np.ndarray:
         inside = reach - critical * np.sqrt(law.ppf(u) / df)
-        return np.asarray(2 * scipy_stats.norm.cdf(inside) - 1)
+        return np.asarray(2 * scipy.stats.norm.cdf(inside) - 1)
 
-    return float(integrate.fixed_quad(rejects, 0.0, top, n=60)[0])
+    return float(scipy.integrate.fixed_quad(rejects, 0.0, top, n=60)[0])
 
 
 def equivalence_blocks(sd: float, margin: float, alpha: float = stats.ALPHA) -> int | None:

@@ -10,7 +10,7 @@ import math
 
 import msgspec
 import numpy as np
-from scipy.stats import bootstrap, wilcoxon
+import scipy
 
 from battery.analyse import stats
 from battery.analyse.pairs import Pairs
@@ -53,14 +53,16 @@ def _wilcoxon(d: np.ndarray) -> float | None:
         return 1.0
     plain = bool(sizes.all()) and len(np.unique(sizes)) == d.size
     # scipy's own choice for ties, resampling, took longer than the rest of the analysis
-    return float(wilcoxon(d, method="exact" if plain and d.size <= 50 else "asymptotic").pvalue)
+    return float(
+        scipy.stats.wilcoxon(d, method="exact" if plain and d.size <= 50 else "asymptotic").pvalue
+    )
 
 
 def _bca(d: np.ndarray, alpha: float) -> tuple[float | None, float | None]:
     """The interval of the ratio; None below twelve blocks, and without spread to resample."""
     if d.size < FEWEST_BOOTSTRAP or float(np.ptp(d)) <= _NO_SPREAD:
         return None, None
-    found = bootstrap(
+    found = scipy.stats.bootstrap(
         (d,), np.mean, confidence_level=1 - alpha, n_resamples=_RESAMPLES, method="BCa", vectorized=True,
         rng=np.random.default_rng(1),
     ).confidence_interval  # fmt: skip

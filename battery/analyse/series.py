@@ -12,8 +12,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
-from scipy import stats as scipy_stats
-from statsmodels.stats.diagnostic import breaks_cusumolsresid
+import scipy
 
 STEP_ALPHA = 0.05
 _SPARE = 5
@@ -82,15 +81,17 @@ def trend(means: Means) -> Trend:
     residual = np.asarray([value for _, value in residuals(means)])
     if float(np.ptp(residual)) <= 1e-12:
         return Trend(per_window=0.0, kendall_p=1.0, why="no spread")
-    slope = scipy_stats.theilslopes(residual, places).slope
+    slope = scipy.stats.theilslopes(residual, places).slope
     return Trend(
         per_window=math.expm1(float(slope)),
-        kendall_p=float(scipy_stats.kendalltau(places, residual).pvalue),
+        kendall_p=float(scipy.stats.kendalltau(places, residual).pvalue),
     )
 
 
 def step(sentinels: Means, means: Means, arms: int) -> Step:
     """A step in the sentinel's series, or in that of the blocks of `arms` windows."""
+    from statsmodels.stats.diagnostic import breaks_cusumolsresid
+
     series: Literal["sentinel", "blocks"] = "sentinel" if sentinels else "blocks"
     left = residuals(sentinels) if sentinels else _blocks(residuals(means), arms)
     taken = arms if sentinels else 1

@@ -10,9 +10,7 @@ from collections.abc import Hashable, Sequence
 
 import msgspec
 import numpy as np
-from scipy import stats as scipy_stats
-from statsmodels.regression.linear_model import OLS
-from statsmodels.stats.proportion import proportion_confint
+import scipy
 
 LEVEL = 0.95
 """Of every interval of a share or of a change; that of non-inferiority is 90 %, one-sided 95 %."""
@@ -45,6 +43,8 @@ def share(hits: Sequence[bool], tasks: Sequence[Hashable]) -> Share:
     With one answer a task the interval is Wilson's. With more it is mean ± t · SE over tasks as clusters, cut to
     [0, 1]; where all agree that has no width, and Wilson's interval over as many answers as tasks stands in for it.
     """
+    from statsmodels.stats.proportion import proportion_confint
+
     count, of = sum(hits), len(hits)
     if not of:
         return Share(count=0, of=0)
@@ -53,7 +53,7 @@ def share(hits: Sequence[bool], tasks: Sequence[Hashable]) -> Share:
     if clusters < of:
         _, se, df = mean(np.asarray(hits, dtype=float), tasks)
         if se > 0:
-            reach = float(scipy_stats.t.ppf((1 + LEVEL) / 2, df)) * se
+            reach = float(scipy.stats.t.ppf((1 + LEVEL) / 2, df)) * se
             low, high = max(0.0, value - reach), min(1.0, value + reach)
             return Share(count=count, of=of, value=value, low=low, high=high)
     low, high = proportion_confint(value * clusters, clusters, alpha=1 - LEVEL, method="wilson")
@@ -68,6 +68,8 @@ def mean(values: np.ndarray, clusters: Sequence[Hashable]) -> tuple[float, float
     Where every cluster is one value this is the plain mean with sd/√n; else OLS on a constant with the sandwich of
     Liang and Zeger over clusters, and statsmodels' small-sample factor. With one cluster the error is nan.
     """
+    from statsmodels.regression.linear_model import OLS
+
     kinds = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
     at, df = float(values.mean()), len(kinds) - 1
     if df < 1 or float(np.ptp(values)) == 0.0:
@@ -93,11 +95,11 @@ def pass_at(passes: Sequence[int], samples: int) -> tuple[PassAt, ...]:
     wanted = [k for k in _SAMPLES if k < samples] + ([samples] if samples > 1 else [])
     found = []
     for k in wanted if passes else ():
-        values = scipy_stats.hypergeom.sf(0, samples, np.asarray(passes, dtype=int), k)
+        values = scipy.stats.hypergeom.sf(0, samples, np.asarray(passes, dtype=int), k)
         at, se, df = mean(values, range(len(passes)))
         ends: tuple[float | None, float | None] = (None, None)
         if df >= 1 and se > 0:
-            reach = float(scipy_stats.t.ppf((1 + LEVEL) / 2, df)) * se
+            reach = float(scipy.stats.t.ppf((1 + LEVEL) / 2, df)) * se
             ends = max(0.0, at - reach), min(1.0, at + reach)
         found.append(PassAt(k=k, value=at, low=ends[0], high=ends[1]))
     return tuple(found)

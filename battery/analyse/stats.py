@@ -14,9 +14,7 @@ from typing import Literal
 
 import msgspec
 import numpy as np
-from scipy import stats as scipy_stats
-from statsmodels.stats.power import TTestPower
-from statsmodels.stats.weightstats import DescrStatsW
+import scipy
 
 from battery.analyse.numerals import figure, percent
 from battery.ledger.claims import FEWEST_BLOCKS as FEWEST_BLOCKS
@@ -84,7 +82,7 @@ def paired(
             blocks=d.size, ratio=ratio, low=ratio, high=ratio, sd=0.0, p=float(ratio == 1.0), sign_flip_p=flip_p,
             note="every block gave the same ratio: the interval has no width",
         )  # fmt: skip
-    test = scipy_stats.ttest_1samp(d, 0.0)
+    test = scipy.stats.ttest_1samp(d, 0.0)
     interval = test.confidence_interval(1 - alpha)
     return Estimate(
         blocks=d.size, ratio=math.exp(mean), low=math.exp(interval.low), high=math.exp(interval.high),
@@ -122,7 +120,7 @@ def _flips(blocks: int) -> np.ndarray:
         means: np.ndarray = values.mean(axis=axis)
         return means
 
-    scipy_stats.permutation_test(
+    scipy.stats.permutation_test(
         (np.ones(blocks),), seen, permutation_type="samples", vectorized=True,
         n_resamples=2**_ENUMERATED if blocks <= _ENUMERATED else 9999, rng=np.random.default_rng(1),
     )  # fmt: skip
@@ -132,6 +130,8 @@ def _flips(blocks: int) -> np.ndarray:
 
 def equivalence(differences: Sequence[float], margin: float) -> float | None:
     """TOST p: two one-sided t tests of the block differences against ±log(1 + margin); None below two blocks."""
+    from statsmodels.stats.weightstats import DescrStatsW
+
     d = np.asarray(differences, dtype=float)
     if d.size < 2:
         return None
@@ -156,7 +156,7 @@ def beyond(estimate: Estimate | None, margin: float, alpha: float = ALPHA) -> fl
     if half <= _NO_SPREAD:
         return 0.0
     df = estimate.blocks - 1
-    return float(2 * scipy_stats.t.sf(room / half * scipy_stats.t.ppf(1 - alpha / 2, df), df))
+    return float(2 * scipy.stats.t.sf(room / half * scipy.stats.t.ppf(1 - alpha / 2, df), df))
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:
@@ -179,13 +179,15 @@ def false_discovery(ps: Sequence[float | None]) -> list[float | None]:
     Among the differences called at level α, a share of α is expected to be none: right for a screen, weaker than Holm.
     """
     known = [p for p in ps if p is not None]
-    adjusted = iter(scipy_stats.false_discovery_control(known).tolist() if known else ())
+    adjusted = iter(scipy.stats.false_discovery_control(known).tolist() if known else ())
     return [None if p is None else float(next(adjusted)) for p in ps]
 
 
 @cache
 def _effect(blocks: int, alpha: float) -> float:
     """Difference, in spreads of the block differences, that `blocks` blocks find four times out of five."""
+    from statsmodels.stats.power import TTestPower
+
     found = TTestPower().solve_power(nobs=blocks, alpha=alpha, power=0.8, alternative="two-sided")
     return float(np.squeeze(found))
 
@@ -284,5 +286,5 @@ def geometric(logs: Sequence[float], alpha: float = ALPHA) -> Mean | None:
         return Mean(value=value, low=None, high=None, n=1)
     if float(np.ptp(x)) <= _NO_SPREAD:
         return Mean(value=value, low=value, high=value, n=x.size)
-    interval = scipy_stats.ttest_1samp(x, 0.0).confidence_interval(1 - alpha)
+    interval = scipy.stats.ttest_1samp(x, 0.0).confidence_interval(1 - alpha)
     return Mean(value=value, low=math.exp(interval.low), high=math.exp(interval.high), n=x.size)

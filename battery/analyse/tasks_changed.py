@@ -13,9 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 import numpy as np
-from scipy import stats as scipy_stats
-from statsmodels.stats.contingency_tables import cochrans_q, mcnemar
-from statsmodels.stats.proportion import proportion_confint
+import scipy
 
 from battery.analyse.numerals import points
 from battery.analyse.shares import LEVEL, mean
@@ -166,13 +164,15 @@ def interval(
     An error of 0 is no certainty: the changes that were seen in 0 of so many clusters, or in all of them, have the
     Clopper-Pearson interval of that count.
     """
+    from statsmodels.stats.proportion import proportion_confint
+
     at, se, df = (round(value, 12) for value in mean(d, families))
     if df < 1:
         return at, 0.0, -1.0, 1.0
     if se == 0:
         reach = float(proportion_confint(0, df + 1, alpha=1 - level, method="beta")[1])
     else:
-        reach = float(scipy_stats.t.ppf((1 + level) / 2, df)) * se
+        reach = float(scipy.stats.t.ppf((1 + level) / 2, df)) * se
     return at, se, round(max(-1.0, at - reach), 12), round(min(1.0, at + reach), 12)
 
 
@@ -200,6 +200,8 @@ def _scenario(
 
 def _mcnemar(d: np.ndarray) -> float:
     """McNemar's p of no change, by the binomial over the tasks that changed; 1 where none did."""
+    from statsmodels.stats.contingency_tables import mcnemar
+
     lost, gained = int((d < 0).sum()), int((d > 0).sum())
     if not lost + gained:
         return 1.0
@@ -239,7 +241,7 @@ def margin_p(one: Scenario, pair: Paired, margin: float) -> float:
     se = max(one.se, least)
     if se == 0:
         return float(one.low <= -margin)
-    return float(scipy_stats.t.sf((one.difference + margin) / se, pair.clusters - 1))
+    return float(scipy.stats.t.sf((one.difference + margin) / se, pair.clusters - 1))
 
 
 def clears(one: Scenario, pair: Paired, margin: float) -> bool:
@@ -299,6 +301,8 @@ class Together(msgspec.Struct, frozen=True, kw_only=True):
 
 def together(suite: str, arms: Sequence[str], told: Sequence[Told]) -> Together:
     """Cochran's Q over the tasks of a suite; without a value where no task tells the arms apart or samples are more."""
+    from statsmodels.stats.contingency_tables import cochrans_q
+
     table = np.array([[bool(row.any()) for row in one.passed] for one in told]).T
     base = Together(suite=suite, arms=tuple(arms), tasks=len(table), q=None, p=None)
     if any(len(row) > 1 for one in told for row in one.passed):

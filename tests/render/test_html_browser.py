@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted import campaign
+from planted_pages import campaign
 
 from battery.analyse.findings import analyse
 from battery.render.html.page import write_page

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from graded import graded, line
-from planted import LOG, REASON, SCRIPT, Page, campaign
+from planted_pages import LOG, REASON, SCRIPT, Page, campaign
 from synthetic import World, build
 
 from battery.analyse.exhibits import exhibits

@@ -26,8 +26,8 @@ PATIENCE_S = 30.0
 BODIES = ("/tokenize", "/v1/chat/completions", "/v1/completions")
 
 
-def document(engine: Engine, mode: GenerationMode) -> dict[str, Any]:
-    """The server's document; where its bodies will be served, with answers of a few tokens only."""
+def document(engine: Engine, mode: GenerationMode, stream: bool | None = None) -> dict[str, Any]:
+    """The server's document; where its bodies will be served, with answers of a few tokens only, and as told."""
     told: dict[str, Any] = httpx.get(f"{engine.url}/openapi.json").json()
     if mode is GenerationMode.NEGATIVE:
         return told
@@ -35,6 +35,9 @@ def document(engine: Engine, mode: GenerationMode) -> dict[str, Any]:
         schema = told["components"]["schemas"][name]
         schema["properties"]["max_tokens"] = {"type": "integer", "minimum": 1, "maximum": 4}
         schema["required"] = [*schema.get("required", []), "max_tokens"]
+        if stream is not None:
+            schema["properties"]["stream"] = {"const": stream}
+            schema["required"] += ["stream"]
     return told
 
 
@@ -72,6 +75,13 @@ def test_what_the_document_allows_is_served_and_the_rest_refused(
     engine = shared(*ALL)
     fuzz(engine, document(engine, mode), path, mode, 30)
     assert engine.complete("abc", max_tokens=2, ignore_eos=True)["usage"]["completion_tokens"] == 2
+
+
+@pytest.mark.parametrize("path", BODIES[1:])
+def test_a_stream_is_of_the_events_that_are_told(shared: Start, path: str) -> None:
+    """Which bodies are thought of depends on more than this file; a stream is among them always."""
+    engine = shared(*ALL)
+    fuzz(engine, document(engine, GenerationMode.POSITIVE, True), path, GenerationMode.POSITIVE, 10)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 import numpy as np
-from scipy import stats as scipy_stats
+import scipy
 
 from battery.analyse.foreign.rows import Row
 from battery.analyse.stats import ALPHA
@@ -103,7 +103,7 @@ def t_test(values: Sequence[float], blur: float = 0.0) -> Tested:
     blur = max(blur, _NO_SPREAD * float(np.abs(x).max()))
     if float(np.ptp(x)) <= blur:
         return Tested(mean, mean, mean, float(abs(mean) <= blur))
-    found = scipy_stats.ttest_1samp(x, 0.0)
+    found = scipy.stats.ttest_1samp(x, 0.0)
     interval = found.confidence_interval(1 - ALPHA)
     return Tested(mean, float(interval.low), float(interval.high), float(found.pvalue))
 
