@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import sys
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -90,7 +90,7 @@ def _code() -> str:
         path for room in ("ledger", "analyse") for path in (package / room).rglob("*.py")
     )
     told = [[str(path.relative_to(package)), strict.digest(path.read_bytes())] for path in sources]
-    versions = [str(sys.modules[name].__version__) for name in _COMPUTE]
+    versions = [metadata.version(name) for name in _COMPUTE]
     return strict.digest([told, versions, platform.python_version(), platform.machine()])
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -150,3 +152,9 @@ def test_a_small_campaign_leaves_nothing_beside_its_receipts(made: Path, tmp_pat
     folder = tmp_path / made.name
     shutil.copytree(made, folder)
     assert same(folder) and not list(folder.glob(".*"))
+
+
+def test_what_computes_is_told_by_a_process_that_has_loaded_none_of_it() -> None:
+    code = "import sys; from battery.analyse import indexed; print(indexed._code(), 'statsmodels' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.split() == [indexed._code(), "False"]
