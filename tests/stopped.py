@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from pathlib import Path
 
 import psutil
@@ -42,9 +42,14 @@ def carrying(word: str) -> dict[int, str]:
     return found
 
 
-def nothing_left(root: Path, lock: Path) -> None:
-    """No file on its way, and a lock that can be taken."""
-    assert not [path for path in root.rglob(f"{PART}*")]
+def parts(root: Path) -> set[Path]:
+    """Files on their way."""
+    return set(root.rglob(f"{PART}*"))
+
+
+def nothing_left(root: Path, lock: Path, killed: Set[Path] = frozenset()) -> None:
+    """No file on its way but those that a killed run left, and a lock that can be taken."""
+    assert not parts(root) - killed
     if lock.exists():
         with lock.open() as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

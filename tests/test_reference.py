@@ -159,6 +159,15 @@ def test_the_readme_says_of_the_clock_what_was_measured() -> None:
     assert told["best_peer"] in page and told["events_per_s"] == 1000
 
 
+def test_the_readme_says_of_large_campaigns_what_was_measured() -> None:
+    told = json.loads((ROOT / "reports" / "reading.json").read_text())
+    said = (
+        f"{told['receipts']:,} receipts are loaded, analysed and drawn in {told['first_s']:.1f} s and"
+        f" {told['peak_mb'] / 1000:.2f} GB on two cores, and in {told['second_s']:.1f} s the second time"
+    )
+    assert said in " ".join((ROOT / "README.md").read_text().split())
+
+
 def test_an_arm_against_itself_clears_its_sealed_bars_and_is_called_nothing() -> None:
     found = analysis.analyse(ROOT / "receipts" / "aa-cpu")
     assert [(bar.outcome, bar.sealed) for bar in found.bars] == [("met", True)] * 4

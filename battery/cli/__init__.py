@@ -1,7 +1,7 @@
 """The command line: one verb per stage. It parses, calls and prints; it decides nothing.
 
 Exit codes: 0 all well · 1 any other error · 2 wrong input · 3 refused by a gate · 4 too many cells failed, or a request
-of a quality run · 5 lock or port held by someone else · 6 a server did not start · 7 corrupt or unpoolable receipts, or
+of a quality run · 5 lock or port held by someone else · 6 a server did not start · 7 corrupt receipts, or
 a campaign of another plan, arm or machine · 8 verification failed, or a page breaks a rule of the linter · 9 a file
 could not be written · 10 a bar failed or is undecided · 130 interrupted.
 """

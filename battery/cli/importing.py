@@ -72,6 +72,8 @@ def import_(
     from battery.render import foreign as told
     from battery.render import foreign_page as page
 
+    if report is not None and report.resolve() in {file.resolve() for file in files}:
+        raise InputError(f"--report {report}: that is one of the files to read; name another")
     found = foreign.analyse(
         sheet(files, arm or [], form),
         control=control,

@@ -57,3 +57,11 @@ CampaignsArgument = Annotated[
 def out() -> Console:
     """Standard output, without colours and with room for a table's rows where it is no terminal."""
     return Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else 200)
+
+
+def printable(text: str) -> str:
+    """Text of somebody else's files for a terminal: what would move its cursor or turn its letters is spelt out."""
+    return "".join(
+        one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode()
+        for one in text
+    )

@@ -22,7 +22,10 @@ def pr(
     campaign: Annotated[str, typer.Argument(help="A campaign by name or folder")],
     base: Annotated[
         str,
-        typer.Option(help="Where the folder charts/ will lie: a path, or the address of a branch's files"),
+        typer.Option(
+            help="Where the folder charts/ will lie: a path, or the address of a branch's files; a pull request's own"
+            " text shows pictures by whole addresses only"
+        ),
     ] = ".",
     output: Annotated[Path | None, typer.Option(help="A file; default: standard output")] = None,
     root: RootOption = Path(),

@@ -15,7 +15,7 @@ import msgspec
 import typer
 
 from battery.choices import chosen
-from battery.cli.options import CampaignsArgument, RootOption, app, out
+from battery.cli.options import CampaignsArgument, RootOption, app, out, printable
 from battery.ledger.errors import InputError, VerifyFailed
 from battery.ledger.store import HEADER
 
@@ -67,7 +67,7 @@ def told_violations(page: Path, found: Findings | None) -> int:
 
     violations = linted(_text(page), found)
     for violation in violations:
-        typer.echo(f"{page}:{violation}", err=True)
+        typer.echo(printable(f"{page}:{violation}"), err=True)
     return len(violations)
 
 
@@ -165,7 +165,7 @@ def combine(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object")] = False,
     root: RootOption = Path(),
 ) -> None:
-    """Combine campaigns of the same arms, from several machines or sessions, into one ratio by random effects."""
+    """Combine campaigns of the same arms, from several machines or days, into one ratio by random effects."""
     from battery.analyse import combine as combining
     from battery.render import combining as telling
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from battery.cli.options import RootOption, app, out
+from battery.cli.options import RootOption, app, out, printable
 from battery.ledger.errors import ReceiptError, VerifyFailed
 from battery.ledger.store import Campaign
 
@@ -52,7 +52,7 @@ def verify(
                 }
             )  # fmt: skip
             for problem in problems if not as_json else ():
-                typer.echo(f"{one.told}: {problem}", err=True)
+                typer.echo(printable(f"{one.told}: {problem}"), err=True)
             if not problems and not as_json:
                 here = one.root / "reports" / f"{one.campaign}.html"
                 pages = "report, page" if here.is_file() else "report"

@@ -16,6 +16,16 @@ from battery.ledger.errors import DiskError, ReceiptError
 PART = ".part-"
 
 
+def inside(folder: Path, name: str) -> Path:
+    """A file of this name in the folder; ReceiptError for a name that leads elsewhere, as a foreign record may hold."""
+    path = folder / name
+    if path.parent != folder or name.startswith(".") or "\\" in name:
+        raise ReceiptError(
+            f"{name!r}: no name for a file in {folder}; whoever made it may name it so: rename it"
+        )
+    return path
+
+
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """DiskError with what to do, instead of the system's bare word, when `path` cannot be written."""

@@ -6,6 +6,7 @@ to leave the machine: older records, pages and files that others put there. Noth
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 
@@ -20,11 +21,13 @@ _NAMED = re.compile(r'"([\w.-]+)"\s*:\s*\[?\s*"([^"<][^"]*)"')
 def lines(text: str, chart_keys: bool = False) -> Iterator[tuple[int, str]]:
     """(line, what is there) for every line that shows something private, counted from 1, the first of each kind.
 
-    A line is looked at as it stands and with JSON's escapes undone: a quoted key in a log inside a receipt counts, too.
+    A line is looked at as it stands and with the escapes of JSON and HTML undone: a quoted key in a log inside a
+    receipt counts, too.
     `chart_keys`: a field `key` is the name of a chart, as in their manifest.
     """
     for number, line in enumerate(text.split("\n"), start=1):
         seen = [line] if "\\" not in line else [line, _ESCAPE.sub(_unescaped, line)]
+        seen += [html.unescape(one) for one in seen if "&" in one]
         kinds = [kind for told in seen for kind in scrub.private(told)]
         for name, _ in (found for told in seen for found in _NAMED.findall(told)):
             if scrub.is_secret(name) and not (chart_keys and name == "key"):

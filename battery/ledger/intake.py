@@ -44,6 +44,13 @@ class Intake:
 
     def admit(self, name: str, size: int) -> Path:
         """Where a file of this name and size in bytes may be written; ReceiptError where it may not be."""
+        self.check(name, size)
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def check(self, name: str, size: int) -> None:
+        """Count a file; ReceiptError where none of this name and size may be there."""
         self.name(name)
         self._once(name)
         self._total += size
@@ -53,9 +60,6 @@ class Intake:
             raise self.refuse(name, f"brings all files to more than {MOST_TOTAL:,} bytes")
         if len(self._files) > MOST_MEMBERS:
             raise self.refuse(name, f"is more than the {MOST_MEMBERS:,} files of an archive")
-        path = self.folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
 
     def name(self, name: str) -> None:
         """ReceiptError for a name that is no plain path below receipts/, charts/ or reports/."""

@@ -36,7 +36,11 @@ def load(campaign: Campaign) -> Loaded:
     digests: list[tuple[str, str]] = []
     with resting():
         for path in campaign.paths():
-            data = path.read_bytes()
+            try:
+                data = path.read_bytes()
+            except IsADirectoryError:
+                complaints[path.name] = f"{path.name}: a folder in the place of a receipt"
+                continue
             digests.append((path.name, strict.digest(data)))
             try:
                 receipts.append(lean.receipt(strict.decoded(data, path, Receipt, RECEIPT_REMEDY)))

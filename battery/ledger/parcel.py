@@ -11,6 +11,7 @@ looked for in every member before a byte is written, and told by file and line; 
 
 from __future__ import annotations
 
+import errno
 import io
 import stat
 import struct
@@ -20,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from battery.ledger import exposed, saved
+from battery.ledger import exposed, sanitised, saved
 from battery.ledger.errors import InputError, ReceiptError
 from battery.ledger.intake import MOST_MEMBERS, MOST_TOTAL, Intake
 from battery.ledger.store import DAMAGED, HEADER, JOURNAL, PROMPTS, SEAL, Campaign
@@ -46,7 +47,8 @@ class Found(NamedTuple):
 def members(root: Path, campaign: str) -> dict[str, Path]:
     """The files of a campaign by their names in an archive.
 
-    InputError where it is not finished or not reported; ReceiptError where its files are not those that were sealed.
+    InputError where it is not finished, not reported or has what no archive may; ReceiptError where its files are not
+    those that were sealed.
     """
     store = Campaign(root / "receipts" / campaign)
     sealed = store.sealed()
@@ -64,10 +66,20 @@ def members(root: Path, campaign: str) -> dict[str, Path]:
             raise InputError(
                 f"{path}: no such file; make it: battery charts {campaign}, battery report {campaign}"
             )
-    return {
+    named = {
         path.relative_to(root).as_posix(): path
         for path in sorted(_files(root, campaign, sealed.files))
     }
+    intake = Intake(campaign, root)
+    try:
+        for name, path in named.items():
+            intake.check(name, path.stat().st_size)
+    except ReceiptError as refused:
+        raise InputError(
+            f"{refused.args[0].partition(';')[0]}: nobody could open such an archive; give it another name, or send the"
+            " folder itself"
+        ) from refused
+    return named
 
 
 def _files(root: Path, campaign: str, sealed: Iterable[str]) -> Iterator[Path]:
@@ -76,8 +88,9 @@ def _files(root: Path, campaign: str, sealed: Iterable[str]) -> Iterator[Path]:
     names = {HEADER, PROMPTS, JOURNAL, SEAL, *sealed}
     found = [receipts / name for name in names if (receipts / name).exists()]
     found += [*(receipts / DAMAGED).glob("[0-9]*-b*.json")]
-    for end in ("*.json", "*.jsonl"):
-        found += [*(receipts / saved.FOLDER).glob(end), *(receipts / saved.FOLDER / saved.ASKED).glob(end)]  # fmt: skip
+    quality = receipts / saved.FOLDER
+    for folder in (quality, quality / saved.ASKED, quality / sanitised.PLACE):
+        found += [*folder.glob("*.json"), *folder.glob("*.jsonl")]
     found += [*charts.glob("*.svg"), *charts.glob("*.json")]
     found += [root / "reports" / f"{campaign}{end}" for end in PAGES]
     for path in found:
@@ -119,10 +132,24 @@ def unpack(path: Path, folder: Path) -> None:
             with zipfile.ZipFile(file) as archive:
                 for info in archive.infolist():
                     _member(archive, info, intake)
-    except (zipfile.BadZipFile, zlib.error, EOFError, struct.error, UnicodeDecodeError) as broken:
-        raise ReceiptError(
-            f"{path.name}: no whole zip archive ({broken}); fetch it once more, or ask for one made by battery pack"
-        ) from broken
+    except _BROKEN as broken:
+        raise _no_archive(path, broken) from broken
+    except OSError as broken:
+        if (
+            broken.errno != errno.EINVAL
+        ):  # a place before the beginning, which only its directory can name
+            raise
+        raise _no_archive(path, broken) from broken
+
+
+_BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, struct.error, ValueError, NotImplementedError)
+"""What the standard library raises over an archive that is not whole, or that asks for more than it can."""
+
+
+def _no_archive(path: Path, broken: Exception) -> ReceiptError:
+    return ReceiptError(
+        f"{path.name}: no whole zip archive ({broken}); fetch it once more, or ask for one made by battery pack"
+    )
 
 
 def _bounded(path: Path, file: io.BufferedReader) -> None:

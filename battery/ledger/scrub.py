@@ -43,8 +43,13 @@ _SECRET_FIELD = re.compile(
 )
 """`OPENAI_API_KEY=…`, `api_key="…"`, `"x-api-key": "…"`, `Authorization: Basic …`, as logs and errors print them."""
 _SECRET_WORD = re.compile(
-    r"\b(sk-[A-Za-z0-9_-]{8,}|hf_[A-Za-z0-9]{8,}|Bearer\s+[A-Za-z0-9._~+/-]{8,}=*)"
+    r"\b(?:sk-[A-Za-z0-9_-]{8,}|hf_[A-Za-z0-9]{8,}|Bearer\s+[A-Za-z0-9._~+/-]{8,}=*"
+    r"|gh[opsur]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeoprs]-[A-Za-z0-9-]{10,}"
+    r"|(?:AKIA|ASIA)[A-Z0-9]{16}\b|AIza[A-Za-z0-9_-]{30,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----(?:[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----|[\s\S]*)"
+    r"|(?<=://)[^\s/:@\"'<>]+:[^\s/@\"'<>]+(?=@)"
 )
+"""Keys and tokens by their looks, private keys, and name and password in an address."""
 _HOME = re.compile(r"(?:/root|/home/[^/\s\"':,]+|/Users/[^/\s\"':,]+)(?=/|\b)")
 
 

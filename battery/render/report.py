@@ -11,7 +11,7 @@ from pathlib import Path
 from battery.analyse import findings as kept
 from battery.analyse.findings import Findings
 from battery.ledger.derive import option
-from battery.ledger.store import replace
+from battery.ledger.disk import inside, replace
 from battery.render import (
     arrivals,
     claims,
@@ -39,7 +39,7 @@ OTHER_METHODS = "The same blocks by other methods."
 def write_report(findings: Findings, reports_dir: Path) -> list[Path]:
     """Write the Markdown and the findings it rests on; the paths written."""
     reports_dir.mkdir(parents=True, exist_ok=True)
-    page = reports_dir / f"{findings.campaign}.md"
+    page = inside(reports_dir, f"{findings.campaign}.md")
     replace(page, markdown(findings).encode())
     return [page, kept.write(findings, reports_dir / f"{findings.campaign}.json")]
 

@@ -33,8 +33,8 @@ AT = {
     "an import": "swallow('an import')\n",
     "the drawing": "import battery.render.charts as charts\nkept = charts.render_charts\n"
     "def drawn(*given):\n    swallow('the drawing')\n    return kept(*given)\ncharts.render_charts = drawn\n",
-    "the analysis": "import battery.analyse.findings as findings\nkept = findings.analyse\n"
-    "def analysed(*given):\n    swallow('the analysis')\n    return kept(*given)\nfindings.analyse = analysed\n",
+    "the analysis": "import battery.analyse.indexed as indexed\nkept = indexed.analyse\n"
+    "def analysed(*given):\n    swallow('the analysis')\n    return kept(*given)\nindexed.analyse = analysed\n",
 }  # fmt: skip
 """Where a signal is planted: as a module is loaded, or in a function that is called much later."""
 

@@ -29,6 +29,16 @@ from battery.ledger import scrub
         ("token: 5, tokens = 7, first_token_s=0.2", "token: 5, tokens = 7, first_token_s=0.2"),
         ("KeyError: 'secrets of the deep'", "KeyError: 'secrets of the deep'"),
         ("--max-tokens 48 tokens", "--max-tokens 48 tokens"),
+        (f"with gh{'p_' + 'a1' * 18} in", "with <redacted> in"),
+        (f"github{'_pat_' + 'a1' * 20}", "<redacted>"),
+        (f"AK{'IA' + 'Q7' * 8}", "<redacted>"),
+        (f"xo{'xb-' + '12-ab' * 4}", "<redacted>"),
+        (f"AI{'za' + 'Sy' * 17}", "<redacted>"),
+        (
+            "https://me:hunter2@host/x and http://host:80/@y",
+            "https://<redacted>@host/x and http://host:80/@y",
+        ),
+        (f"a -----BEGIN RSA PRI{'VATE KEY'}-----\nMII\nabc", "a <redacted>"),
     ],
 )
 def test_text_loses_paths_and_secrets_only(words: str, clean: str) -> None:

@@ -152,6 +152,60 @@ def test_a_hostile_archive_is_exit_7_and_leaves_nothing(
     assert verify(str(path)).returncode == 7
 
 
+@pytest.mark.parametrize(
+    "damage", ["a version to come", "patched data", "a place before the first"]
+)
+def test_an_archive_that_is_damaged_is_exit_7(
+    tmp_path: Path, verify: Callable[..., Said], damage: str
+) -> None:
+    """Each makes the standard library raise another kind of error."""
+    path = tmp_path / "evidence.zip"
+    with zipfile.ZipFile(path, "w") as made:
+        made.writestr("receipts/x/campaign.json", "{}")
+    data = bytearray(path.read_bytes())
+    directory, end = data.index(b"PK\x01\x02"), data.index(b"PK\x05\x06")
+    if damage == "a version to come":
+        data[directory + 6] = 99
+    elif damage == "patched data":
+        data[directory + 8] |= 0x20
+    else:
+        data[end + 16 : end + 20] = (0xFFFFFFF0).to_bytes(4, "little")
+    path.write_bytes(data)
+    said = verify(str(path))
+    assert said.returncode == 7 and "no whole zip archive" in said.stderr, said.stderr
+
+
+def test_a_folder_in_the_place_of_a_receipt_does_not_hold(
+    root: Path, verify: Callable[..., Said]
+) -> None:
+    victim = Campaign(root / "receipts" / "calm").paths()[0]
+    victim.unlink()
+    (victim / "inside").mkdir(parents=True)
+    said = verify(str(root), "--json")
+    rows = {row["campaign"]: row for row in json.loads(said.stdout)}
+    assert said.returncode == 8 and not rows["calm"]["holds"] and rows["brisk"]["holds"]
+
+
+def test_what_an_archive_says_cannot_draw_on_the_terminal(
+    root: Path, verify: Callable[..., Said]
+) -> None:
+    page = root / "reports" / "calm.md"
+    page.write_text(page.read_text() + "\x1b[2J\x1b[1;1Hcalm: holds\u202e\n", encoding="utf-8")
+    said = verify(str(root))
+    assert said.returncode == 8 and "\x1b" not in said.stderr and "\u202e" not in said.stderr
+    assert "\\x1b[2J" in said.stderr
+
+
+def test_a_campaign_that_names_itself_elsewhere_writes_nothing_there(
+    root: Path, say: Callable[..., Said]
+) -> None:
+    header = root / "receipts" / "calm" / "campaign.json"
+    header.chmod(0o600)
+    header.write_text(header.read_text().replace('"calm"', '"../../calm"', 1))
+    said = say(root, "report", "calm")
+    assert said.returncode != 0 and not (root.parent / "calm.md").exists(), said.stderr
+
+
 def test_revisions_are_checked_as_they_are_committed(
     repository: Path, verify: Callable[..., Said]
 ) -> None:

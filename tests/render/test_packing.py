@@ -20,6 +20,9 @@ from battery.ledger.receipt import Receipt
 from battery.ledger.store import Campaign, pretty
 
 HOME = "/ho" + "me/alice/models"
+IN_QUALITY = (
+    "A.humaneval.jsonl", "A.humaneval.json", "asked/A.humaneval.json", "evalplus/A.humaneval.json",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -49,7 +52,7 @@ def test_the_same_files_give_the_same_bytes(
 
 def test_what_is_in_it(root: Path, pack: Callable[..., Said]) -> None:
     quality = root / "receipts" / "calm" / saved.FOLDER
-    for name in ("A.humaneval.jsonl", "A.humaneval.json", "asked/A.humaneval.json"):
+    for name in IN_QUALITY:
         (quality / name).parent.mkdir(parents=True, exist_ok=True)
         (quality / name).write_text("{}\n")
     damaged = root / "receipts" / "calm" / "damaged" / "0009-b1-A-r128-s1.json"
@@ -75,10 +78,7 @@ def test_what_is_in_it(root: Path, pack: Callable[..., Said]) -> None:
     sealed = Campaign(root / "receipts" / "calm").sealed()
     assert sealed
     wanted = {f"receipts/calm/{name}" for name in (*sealed.files, "seal.json")}
-    wanted |= {
-        f"receipts/calm/quality/{name}"
-        for name in ("A.humaneval.jsonl", "A.humaneval.json", "asked/A.humaneval.json")
-    }
+    wanted |= {f"receipts/calm/quality/{name}" for name in IN_QUALITY}
     wanted |= {f"receipts/calm/damaged/{damaged.name}"}
     wanted |= {f"reports/calm{end}" for end in (".md", ".json", ".html")}
     wanted |= {f"charts/calm/{path.name}" for path in (root / "charts" / "calm").glob("*.svg")}
@@ -149,6 +149,28 @@ def test_what_is_private_in_a_receipt_is_named_and_nothing_is_written(
     assert said.returncode == 0, said.stderr
     with zipfile.ZipFile(root / "shown.zip") as made:
         assert made.read(name) == before
+
+
+def test_what_no_archive_may_hold_is_not_packed(root: Path, pack: Callable[..., Said]) -> None:
+    """Where it is opened it would be refused: better said here."""
+    quality = root / "receipts" / "calm" / saved.FOLDER
+    quality.mkdir(parents=True, exist_ok=True)
+    for name in ("A.humaneval.json", "a.humaneval.json"):
+        (quality / name).write_text("{}\n")
+    said = pack("calm")
+    assert said.returncode == 2 and "differs from" in said.stderr and not list(root.glob("*.zip"))
+
+
+def test_what_is_private_behind_escapes_of_a_page_is_named(
+    root: Path, pack: Callable[..., Said]
+) -> None:
+    (root / "reports" / "calm.html").write_text(
+        "<p>&quot;api_key&quot;: &quot;abc-123-def&quot;</p>\n"
+    )
+    said = pack("calm")
+    assert (
+        said.returncode == 2 and "reports/calm.html:1: the value of a secret field" in said.stderr
+    )
 
 
 def test_what_is_private_on_a_page_is_named(root: Path, pack: Callable[..., Said]) -> None:

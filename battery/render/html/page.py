@@ -17,7 +17,7 @@ import msgspec
 
 from battery.analyse.exhibits import Exhibit, exhibits
 from battery.analyse.findings import Findings
-from battery.ledger.store import replace
+from battery.ledger.disk import inside, replace
 from battery.render import words
 from battery.render.chart import Chart
 from battery.render.charts import draw
@@ -36,7 +36,7 @@ def write_page(
 ) -> Path:
     """Write the page of the campaign in `folder`; its path. `drawn` are its charts, where they were drawn already."""
     reports_dir.mkdir(parents=True, exist_ok=True)
-    path = reports_dir / f"{findings.campaign}.html"
+    path = inside(reports_dir, f"{findings.campaign}.html")
     replace(path, page_of(folder, findings, drawn).encode())
     return path
 
