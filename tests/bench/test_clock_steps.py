@@ -67,7 +67,7 @@ def wall_clocks(source: str) -> list[str]:
     return found
 
 
-def test_53_one_function_of_measuring_looks_at_the_wall_clock() -> None:
+def test_53_one_function_looks_at_the_wall_clock() -> None:
     found = {
         (path.relative_to(ROOT).as_posix(), name)
         for path in (ROOT / "battery").rglob("*.py")
