@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -84,12 +85,26 @@ def test_names_of_tests_end_with_them(sandbox: Sandbox) -> None:
 
 
 def test_a_judge_that_is_gone_when_a_job_comes_is_no_answers_fault(sandbox: Sandbox) -> None:
+    """Whether the server sees it before it hands the job over, at that, or as it waits for the verdict."""
+    for _ in range(20):
+        outcome(sandbox)
+        (judge,) = sandbox.judges
+        os.kill(judge, signal.SIGKILL)
+        assert outcome(sandbox).status == "passed" and sandbox.judges not in ([], [judge])
+
+
+def test_a_judge_that_ends_with_its_job_unread_is_replaced(sandbox: Sandbox) -> None:
+    (server,) = sandbox.servers
     outcome(sandbox)
     (judge,) = sandbox.judges
-    os.kill(judge, signal.SIGKILL)
-    while psutil.pid_exists(judge) and psutil.Process(judge).status() != psutil.STATUS_ZOMBIE:
-        time.sleep(0.001)
-    assert outcome(sandbox).status == "passed" and sandbox.judges not in ([], [judge])
+    os.kill(judge, signal.SIGSTOP)
+    try:
+        killer = threading.Timer(0.3, os.kill, (judge, signal.SIGKILL))
+        killer.start()
+        assert outcome(sandbox).status == "passed", "it was killed while it held the job unread"
+    finally:
+        killer.join()
+    assert sandbox.servers == [server] and sandbox.judges != [judge]
 
 
 def test_a_judge_ends_with_its_server() -> None:

@@ -40,6 +40,10 @@ LAZY = ("numpy",)
 """Loaded once the first program names it."""
 
 
+class _Untouched(Exception):
+    """The judge ended before it had read its job: nothing that the program did, so another judge is asked, once."""
+
+
 class _Judge:
     """The process that judges one job after the other, and the socket to it; forked when a job finds none."""
 
@@ -58,6 +62,13 @@ class _Judge:
     def hand(self, memory: int, files: list[int]) -> None:
         """Give it a job."""
         socket.send_fds(self.heard, [json.dumps({"memory": memory}).encode()], files)
+
+    def piece(self) -> bytes:
+        """Some of what it says; nothing where it has ended, with its job unread, too."""
+        try:
+            return self.heard.recv(1 << 20)
+        except ConnectionResetError:
+            return b""
 
     def leave(self) -> None:
         """End it; the next job finds another."""
@@ -86,10 +97,12 @@ class Server:
         if not line:
             return False
         try:
-            answer = self._job(json.loads(line), files[0])
-        except (
-            Exception
-        ) as wrong:  # no process, pipe or mount to be had, or an error here: no answer's fault
+            try:
+                answer = self._job(json.loads(line), files[0])
+            except _Untouched:
+                answer = self._job(json.loads(line), files[0])
+        except Exception as wrong:
+            # no process, pipe or mount to be had, or an error here: no answer's fault
             answer = {
                 "status": "fault",
                 "detail": f"the grader could not run it: {type(wrong).__name__}: {wrong}",
@@ -117,6 +130,8 @@ class Server:
             answer: dict[str, Any] = {}
             try:
                 answer = self._heard(running, bounds)
+                if answer.pop("lost", False) and os.lseek(job_fd, 0, os.SEEK_CUR) == 0:
+                    raise _Untouched("the judge was gone before it had read the job")
             finally:
                 running.end()
                 if answer.pop("leaves", True) or self._fenced.exposed:
@@ -141,10 +156,10 @@ class Server:
             running = Program(pid, self._judge.pid, listing)
             try:
                 self._judge.hand(bounds.memory, [job_fd, told, ask])
-            except OSError:
+            except OSError as gone:
                 running.end()
                 self._judge.leave()
-                raise
+                raise _Untouched(f"the judge was gone when the job came: {gone}") from gone
             return running
         finally:
             for end in ends:
@@ -192,7 +207,7 @@ class Server:
         while not said.endswith(b"\n"):
             pause = min(LOOK_S, allowance.pause())
             if select.select([self._judge.heard], [], [], pause)[0]:
-                piece = self._judge.heard.recv(1 << 20)
+                piece = self._judge.piece()
                 said += piece
                 if said.startswith(BASE_HOLDS):
                     so_far = {"base": True}
@@ -202,6 +217,7 @@ class Server:
                         **so_far,
                         "status": "crash",
                         "detail": "the checks did not survive its results",
+                        "lost": not piece,
                     }
             elif much := _excess(running, allowance, crowd):
                 return so_far | much
